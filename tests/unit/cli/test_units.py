@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from builders_bus import make_victim
+from makeway.bus.decisions import RankedCandidate
 from makeway.bus.messages import Victim
 from makeway.cli.history.rows import named
-from makeway.cli.units import names_of, unit_text
+from makeway.cli.units import decided_text, names_of, unit_text
 
 
 def victim(name: str, node: str, unit: str = "", *, violating: bool = False) -> Victim:
@@ -27,3 +28,12 @@ def test_other_victims_are_told_by_name() -> None:
 
     assert names_of(victims) == ["batch/a", "group batch/train-7: 16 pods on 4 nodes", "batch/b"]
     assert named(victims) == "batch/a, group batch/train-7: 16 pods on 4 nodes and 1 more"
+
+
+def test_lost_work_that_decided_is_told_of_both_nodes() -> None:
+    best = RankedCandidate("n1", decided_by="least-lost-work", lost_work_seconds=6480)
+    other = RankedCandidate("n2", lost_work_seconds=50_400)
+
+    assert decided_text(best, [other]) == "least-lost-work (1h48m of a pod of its size; 14h on n2)"
+    assert decided_text(best, []) == "least-lost-work"
+    assert decided_text(RankedCandidate("n1", decided_by="node-name"), [other]) == "node-name"

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
 from typing import Protocol, TypeVar
 
 from makeway.bus.comparison import Choice, Comparison
+from makeway.bus.decisions import RankedCandidate
 from makeway.bus.messages import Awaited, EvictionOrder, Victim
+from makeway.core.comparison import LEAST_LOST_WORK
+from makeway.core.config.duration import as_text
 from makeway.core.k8s.times import api_time
 from makeway.core.text import counted, first_few
 
@@ -42,6 +46,14 @@ def in_units(victims: Iterable[_V]) -> list[tuple[str, list[_V]]]:
         if victim.unit:
             units[victim.unit] = together
     return found
+
+
+def decided_text(best: RankedCandidate, others: Sequence[RankedCandidate]) -> str:
+    """Return by which rule the best candidate beats the next; of lost work also what both lose."""
+    if best.decided_by != LEAST_LOST_WORK or not others:
+        return best.decided_by
+    mine, theirs = (as_text(timedelta(seconds=one.lost_work_seconds)) for one in (best, others[0]))
+    return f"{best.decided_by} ({mine} of a pod of its size; {theirs} on {others[0].node})"
 
 
 def unit_text(unit: str, pods: Sequence[_Going]) -> str:

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from makeway.bus.decisions import RankedCandidate, Spared
 from makeway.bus.messages import Victim
-from makeway.cli.units import awaited_lines, closed_text, in_units, unit_text, with_priorities
+from makeway.cli.units import awaited_lines, closed_text, decided_text, in_units, unit_text, with_priorities
 from makeway.core.config.duration import as_text
 from makeway.core.text import counted
 from makeway.planner.offline.results import SimulatedGroup, SimulatedPod, SimulatedQuota, SimulationReport
@@ -128,7 +128,7 @@ def _candidates(pod: SimulatedPod, *, all_candidates: bool) -> Iterator[str]:
     if pod.candidates_total == 1:
         yield "  the only node on which that helps"
     elif best.decided_by:
-        yield f"  best of {pod.candidates_total} nodes by {best.decided_by}"
+        yield f"  best of {pod.candidates_total} nodes by {decided_text(best, rest)}"
     yield from (f"  {best.node} keeps {text}" for text in map(spared, best.spared))
     shown = rest if all_candidates else rest[:_SHOWN]
     for number, one in enumerate(shown, 2):

@@ -15,6 +15,7 @@ from makeway.cli.units import (
     awaited_lines,
     closed_text,
     compared_text,
+    decided_text,
     group_text,
     in_units,
     names_of,
@@ -246,7 +247,7 @@ def decided(record: DecisionRecord | None, decision_id: str) -> Iterator[str]:
     if record.candidates_total == 1:
         yield f"{at}: {best.node} was the only node on which that made room"
     else:
-        by = f", by {best.decided_by}" if best.decided_by else ""
+        by = f", by {decided_text(best, rest)}" if best.decided_by else ""
         yield f"{at}: {best.node} was best of {record.candidates_total} nodes{by}"
     yield from awaited_lines(best.awaited)
     shown = rest[:_SHOWN]
