@@ -67,6 +67,22 @@ func (o *pendingOrder) entry(now time.Time) *orders.Order {
 	return e
 }
 
+// commitRest is what a commit takes at most beside what grows with the order.
+const commitRest = 2 << 10
+
+// isCarried reports whether a message carries the commit. A nomination for another would hold room, again and again, and come to nothing.
+func (o *pendingOrder) isCarried() bool {
+	commit := wire.CommitRequest{Offer: o.offer, Placements: o.places}
+	for _, v := range o.chosen.Victims {
+		commit.Victims = append(commit.Victims, string(v.Pod.UID))
+	}
+	for _, a := range o.chosen.Awaited {
+		commit.Awaited = append(commit.Awaited, a.OnTheWire())
+	}
+	data, err := wire.Encode(&commit)
+	return err == nil && len(data)+commitRest <= wire.MaxBytes
+}
+
 // preemptor is the pod, or the PodGroup, that room is made for.
 func (o *pendingOrder) preemptor() wire.PodRef {
 	if o.group != nil {

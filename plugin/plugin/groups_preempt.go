@@ -317,14 +317,18 @@ func (a *groupAttempt) nominate(verified *verify.GroupPlacement, reply *wire.Gro
 	for _, pod := range verified.Terminating {
 		chosen.Awaited = append(chosen.Awaited, verify.Awaited{Pod: pod})
 	}
-	a.begin(&pendingOrder{
+	order := &pendingOrder{
 		id: wire.NewOrderID(e.clock.Now()), requestID: reply.RequestID, decisionID: reply.DecisionID, offer: reply.Offer, chosen: chosen,
 		group: &wire.OrderedGroup{
 			Namespace: a.group.Namespace, Name: a.group.Name, UID: string(a.group.UID), Priority: a.priority,
 			SchedulerName: a.pods[0].Spec.SchedulerName, MustPlace: int64(a.mustPlace), MinCount: int64(a.group.MinCount),
 		},
 		places: verified.Places,
-	})
+	}
+	if !order.isCarried() {
+		return *a.later(endTooLarge, fmt.Sprintf("an order for %d members and %d victims is larger than a message of NATS", len(order.places), len(chosen.Victims)))
+	}
+	a.begin(order)
 	return preemptResult{kind: endNominated, message: fmt.Sprintf("found a placement for %d members, preempting %d pods", len(verified.Places), len(verified.Victims))}
 }
 

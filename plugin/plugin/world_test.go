@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -410,7 +411,7 @@ func (b *fakeBus) Request(ctx context.Context, subject string, data []byte) ([]b
 		reply.Status = wire.StatusCandidates
 	}
 	if request.Mode == wire.ModeEnforce {
-		reply.Offer = "offer"
+		reply.Offer = cmp.Or(reply.Offer, "offer")
 	}
 	return json.Marshal(reply)
 }
@@ -436,7 +437,7 @@ func (b *fakeBus) requestGroup(data []byte) ([]byte, error) {
 		reply.Status = wire.StatusCandidates
 	}
 	if request.Mode == wire.ModeEnforce {
-		reply.Offer = "offer"
+		reply.Offer = cmp.Or(reply.Offer, "offer")
 	}
 	return json.Marshal(reply)
 }
