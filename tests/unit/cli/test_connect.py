@@ -344,12 +344,19 @@ async def test_a_service_out_of_reach_without_kubectl_says_what_to_run(
             pass
 
 
-async def test_a_service_out_of_reach_is_reached_by_a_forwarded_port(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0, ""), (2, "makeway: kubectl port-forward does not answer yet\n")]
+)
+async def test_a_service_out_of_reach_is_reached_by_a_forwarded_port_which_is_named_where_it_takes_long(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    seconds: int,
+    said: str,
 ) -> None:
     kubectl = tmp_path / "kubectl"
     kubectl.write_text(
-        f'#!/bin/sh\necho "$@" > {tmp_path}/called\n'
+        f'#!/bin/sh\necho "$@" > {tmp_path}/called\nsleep {seconds}\n'
         'echo "Forwarding from 127.0.0.1:4711 -> 4222"\nexec sleep 60\n'
     )
     kubectl.chmod(0o755)
@@ -359,6 +366,14 @@ async def test_a_service_out_of_reach_is_reached_by_a_forwarded_port(
         assert way == Endpoint("nats://me:secret@127.0.0.1:4711", tls_hostname="nats.ns")
 
     assert (tmp_path / "called").read_text() == "--kubeconfig=/k port-forward -n ns svc/nats :4333\n"
+    assert capsys.readouterr().err == said
+
+
+async def test_where_nats_is_away_the_command_is_named_that_says_what_runs() -> None:
+    code, _, err = await makeway("history", "--nats-url", "nats://127.0.0.1:1")
+
+    assert code == 3
+    assert err.endswith("(--nats-url); does NATS run? `makeway check` says what does\n")
 
 
 async def test_an_address_that_is_no_service_is_taken_as_it_is() -> None:
