@@ -22,6 +22,7 @@ from integration.queueing import (
 )
 from integration.space import Space, open_space
 from integration.test_evictors_breaker import breaker_open
+from integration.waiting import until
 from makeway.bus.queue_report import QueueState
 
 
@@ -158,7 +159,9 @@ async def test_without_a_gate_a_lowered_quota_is_planned_and_told_and_evicts_no_
             assert state.process is not None
             assert state.process.waiting is not None
             assert "4 pods with cpu 4" in state.process.waiting.message
-            (record,) = await quota_decisions(space, path(space))
+            (record,) = await until(
+                "the decision is stored", lambda: quota_decisions(space, path(space)), seconds=10
+            )
             assert len(record.victims) == 4
 
             async def evicted() -> bool:
