@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import aiohttp
@@ -20,6 +21,9 @@ from integration.waiting import NotYet, until
 from makeway.dev.binaries import KUBERNETES
 from makeway.dev.processes import Process
 
+COMES_AGAIN = "only where an event comes again within minutes"
+"""It does where the machine is slow."""
+
 RARELY_USED = {
     "makeway-evictor": {
         f"get leases.coordination.k8s.io {NAMESPACE}/makeway-planner": "only for orders of lowered quotas",
@@ -29,8 +33,8 @@ RARELY_USED = {
         f"get configmaps {NAMESPACE}/makeway-tolerations": "only where a victim's PriorityClass is gone",
     },
     "makeway-scheduler": {
-        "patch events.events.k8s.io": "only where an event comes again within minutes",
-        "patch events kube-system": "only where an event comes again within minutes",
+        "patch events.events.k8s.io": COMES_AGAIN,
+        "patch events kube-system": COMES_AGAIN,
         "update pods/finalizers": "asked by an admission plugin that is off by default",
         "update persistentvolumes": "only to bind volumes that wait for their first consumer",
         "update persistentvolumeclaims": "only to bind volumes that wait for their first consumer",
@@ -91,13 +95,15 @@ async def test_it_preempts_with_the_rights_it_grants_and_uses_all_of_them(instal
         assert await scrape_scheduler(installed) == 200
 
     for account, exceptions in RARELY_USED.items():
-        await _until_all_is_used(installed, account, set(exceptions), before[account])
+        await _until_all_is_used(installed, account, exceptions, before[account])
     assert denied(installed.events()) == []
     for name, log in installed.logs().items():
         assert "ermissions violation" not in log, f"{name}:\n{log[-3000:]}"
 
 
-async def _until_all_is_used(installed: Installed, account: str, exceptions: set[str], before: int) -> None:
+async def _until_all_is_used(
+    installed: Installed, account: str, exceptions: Mapping[str, str], before: int
+) -> None:
     """Wait until a component has used every right but these, such as that to renew its Lease.
 
     `before`: how much it had asked for when the test began. What other tests of this installation had it do
@@ -109,9 +115,10 @@ async def _until_all_is_used(installed: Installed, account: str, exceptions: set
     async def used() -> bool:
         events = installed.events(account)
         left, untouched = unused(granted, events), unused(granted, events[before:])
-        assert exceptions <= untouched, f"{account} used {sorted(exceptions - untouched)}"
-        if not left <= exceptions:
-            raise NotYet(f"unused: {sorted(left - exceptions)}")
+        wrong = [right for right in exceptions.keys() - untouched if exceptions[right] != COMES_AGAIN]
+        assert not wrong, f"{account} used {sorted(wrong)}"
+        if not left <= exceptions.keys():
+            raise NotYet(f"unused: {sorted(left - exceptions.keys())}")
         return True
 
     await until(f"{account} has used what it is granted", used, every=0.5)
