@@ -262,7 +262,8 @@ async def test_a_nats_that_is_silent_is_named_while_it_is_waited_for() -> None:
         code, _, err = await makeway("history", "--nats-url", url.replace("http", "nats"))
 
     assert code == 3
-    assert err.splitlines()[0] == "makeway: NATS does not answer yet"
+    assert err.splitlines()[0] == "makeway: no connection to NATS yet"
+    assert err.endswith("; does NATS run? `makeway check` says what does\n")
 
 
 @pytest.mark.parametrize("command", ["why x", "check", "history", "simulate -f -"])

@@ -42,6 +42,10 @@ class BusUnavailable(BusError):  # noqa: N818 - a state, named as `ApiUnavailabl
     """
 
 
+class BusAway(BusUnavailable):
+    """No server of NATS answered, or none as NATS does."""
+
+
 class BusRefused(BusUnavailable):
     """NATS cannot be used as it is configured: the URL, the credentials, TLS. Trying again does not help."""
 

@@ -35,7 +35,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from makeway.bus import metrics
-from makeway.bus.errors import BusRefused, BusUnavailable, ConnectionLost
+from makeway.bus.errors import BusAway, BusRefused, BusUnavailable, ConnectionLost
 from makeway.bus.nats.login import Login
 from makeway.bus.nats.tolerant import TolerantClient
 from makeway.bus.nats.user_key import KeyLogin, LoginUnusable
@@ -137,7 +137,7 @@ class Connection:
 
         Raises:
             BusRefused: a URL, the credentials or TLS are wrong; at once.
-            BusUnavailable: no server answered.
+            BusAway: no server answered. BusUnavailable: one did, and refuses this client.
         """
         _check(servers, login)
         times = timings or ConnectionTimings()
@@ -168,7 +168,10 @@ class Connection:
         except TimeoutError:
             await connection.close()
             why = connection._last_error or "no answer"
-            raise BusUnavailable(f"cannot connect to NATS at {_hosts(servers)}: {why}") from None
+            advised = any(advice in why for advice in _ADVICE.values())
+            raise (BusUnavailable if advised else BusAway)(
+                f"cannot connect to NATS at {_hosts(servers)}: {why}"
+            ) from None
         except (BusRefused, nats.errors.Error, OSError, ValueError) as error:
             # The client tries again by itself what may pass: what it raises is wrong for good.
             await connection.close()

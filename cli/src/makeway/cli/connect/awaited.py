@@ -17,8 +17,8 @@ SILENT_SECONDS: Final = 1.5
 
 @contextmanager
 def awaited(what: str) -> Iterator[None]:
-    """Say that `what` does not answer yet, where the block takes so long."""
-    timer = asyncio.get_running_loop().call_later(SILENT_SECONDS, tell, f"{what} does not answer yet")
+    """Say what is awaited, where the block takes so long."""
+    timer = asyncio.get_running_loop().call_later(SILENT_SECONDS, tell, what)
     try:
         yield
     finally:

@@ -21,7 +21,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 import msgspec
 
-from makeway.bus.errors import BusUnavailable
+from makeway.bus.errors import BusAway, BusUnavailable
 from makeway.bus.nats.user_key import KeyLogin, parse_credentials, parse_seed
 from makeway.bus.reasons import reason_of
 from makeway.bus.subjects import DEFAULT_PREFIX
@@ -294,7 +294,7 @@ async def must_answer(urls: str) -> None:
     Of what is no address it says nothing; whoever connects does.
 
     Raises:
-        BusUnavailable: none does within 1.5 s.
+        BusAway: none does within 1.5 s.
         ValueError: a port is none.
     """
     servers = [urlsplit(one.strip()) for one in urls.split(",")]
@@ -305,7 +305,7 @@ async def must_answer(urls: str) -> None:
     refused = [why for why in await asyncio.gather(*map(_refused, servers)) if why]
     if refused and len(refused) == len(servers):
         hosts = ", ".join(f"{one.hostname}:{one.port or _PORT}" for one in servers)
-        raise BusUnavailable(f"cannot connect to NATS at {hosts}: {refused[0]}")
+        raise BusAway(f"cannot connect to NATS at {hosts}: {refused[0]}")
 
 
 async def _answers(url: SplitResult) -> bool:

@@ -38,7 +38,7 @@ from typing import Annotated, Any
 import typer
 
 from makeway.bus.client import Bus
-from makeway.bus.errors import BusError, BusUnavailable, ConnectionLost
+from makeway.bus.errors import BusAway, BusError, BusUnavailable, ConnectionLost
 from makeway.bus.nats.connection import ConnectionTimings
 from makeway.bus.nats.user_key import key_login
 from makeway.bus.subjects import Subjects
@@ -130,10 +130,6 @@ MakewayNamespaceOption = Annotated[
 ]
 
 
-class NatsAway(BusUnavailable):
-    """No connection to NATS was made."""
-
-
 class MayNotRead(ApiError):  # noqa: N818 - it says what the user may not
     """The user may not read where NATS is, or how to log in."""
 
@@ -202,7 +198,7 @@ class Installation:
             if not way.tls_hostname:
                 # Whoever forwards a port takes every connection, and may end with one that is closed at once.
                 await connect_nats.must_answer(way.url)
-            with awaited("NATS"):
+            with awaited("no connection to NATS yet"):
                 return await Bus.connect(
                     way.url,
                     name=f"{self.name}/{identity()}",
@@ -216,7 +212,7 @@ class Installation:
             if "does not admit this client" in str(error):
                 raise BusUnavailable(f"no permission: {error}") from error
             first = f"{address.trouble}; " if address.trouble else ""
-            raise NatsAway(f"{first}{error} ({address.origin})") from error
+            raise type(error)(f"{first}{error} ({address.origin})") from error
 
     async def address(self) -> NatsAddress:
         """Where NATS is, and under which prefix: as the options say, else as the installation, else as usual.
@@ -327,7 +323,7 @@ def ended(running: Coroutine[Any, Any, int | None]) -> int | None:
     except ApiUnavailable as error:
         configured = isinstance(error.__cause__, ConfigurationError)
         fail(f"{error}{'' if configured else _API_REMEDY}", UNREACHABLE)
-    except NatsAway as error:
+    except BusAway as error:
         fail(f"{error}; does NATS run? `makeway check` says what does", UNREACHABLE)
     except (ConfigurationError, BusUnavailable, ConnectionLost) as error:
         fail(str(error), UNREACHABLE)
