@@ -29,7 +29,7 @@ QUEUE_FULL = "QueueFull"
 """The same where the queue gate has held the pod; a cluster autoscaler adds no node for it."""
 
 MOST_PODS = 4000
-"""Removable pods that a list may name: about 350 kB of JSON, of the 1 MiB that NATS carries."""
+"""Removable pods that a list may name: about 400 kB of JSON, of the 1 MiB that NATS carries."""
 
 _RESOLUTION = timedelta(seconds=1)
 _pod_decoder = msgspec.json.Decoder(Pod)
