@@ -268,7 +268,7 @@ async def _forwarded(command: list[str], advice: str) -> AsyncIterator[int]:
         raise BusUnavailable("kubectl port-forward has no output")
     try:
         try:
-            with awaited("kubectl port-forward"):
+            with awaited("kubectl port-forward does not answer yet"):
                 async with asyncio.timeout(_FORWARD_SECONDS):
                     line = (await process.stdout.readline()).decode()
                     said = "" if line else (await process.stderr.read()).decode().strip()
