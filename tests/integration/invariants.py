@@ -9,7 +9,7 @@ from integration.space import Space
 from makeway.dev.audit_log import AuditLog
 from makeway.dev.checker.check import check
 from makeway.dev.checker.findings import Findings
-from makeway.dev.checker.history import RecordedHistory, Streams
+from makeway.dev.checker.history import InForce, RecordedHistory, Streams
 from makeway.dev.checker.read import read_requests, read_streams
 
 _POLL_SECONDS = 0.3
@@ -33,7 +33,12 @@ async def assert_invariants(space: Space, *, wait: bool = True, lost: Streams | 
         AssertionError: a promise was broken; the text has the evidence.
     """
     scope = _Scope(
-        space.cluster, space.audit, space.namespace, space.opened_at, simple_preemptor=space.simple_preemptor
+        space.cluster,
+        space.audit,
+        space.namespace,
+        space.opened_at,
+        simple_preemptor=space.simple_preemptor,
+        ranks_by_lost_work=space.ranks_by_lost_work,
     )
     return await _assert(scope, wait, lost or Streams())
 
@@ -56,6 +61,7 @@ class _Scope:
     namespace: str = ""
     since: datetime | None = None
     simple_preemptor: bool = False
+    ranks_by_lost_work: bool = False
 
     async def history(self, now: datetime, lost: Streams) -> RecordedHistory:
         streams = await streams_of(self.cluster, since=self.since)
@@ -66,6 +72,7 @@ class _Scope:
             simple_preemptor=self.simple_preemptor,
             outages=self.cluster.outages(now),
             accounts=self.cluster.accounts(),
+            in_force=InForce(ranks_by_lost_work=self.ranks_by_lost_work),
         )
 
 

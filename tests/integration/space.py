@@ -56,6 +56,7 @@ class Space:
         self.judged = True
         """Whether the checker judges this space at its end; a test that writes as the evictor says no."""
         self.simple_preemptor = False
+        self.ranks_by_lost_work = False
         """Whether a policy turns the simple preemptor on while the test runs."""
         self.opened_at = datetime.now(UTC)
         self.audit: AuditLog = cluster.audit()
