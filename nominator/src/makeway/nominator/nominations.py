@@ -13,13 +13,16 @@ from makeway.bus.records import Last
 from makeway.core.policy.external import NEVER
 from makeway.nominator import decide
 from makeway.nominator.cluster import Changed
-from makeway.nominator.in_flight import OrdersInFlight
+from makeway.nominator.in_flight import OrderInFlight, OrdersInFlight
 from makeway.nominator.parts import NominatorParts
 from makeway.nominator.pending import PendingPod
 from makeway.runtime.kube import ApiError, ApiUnavailable
 
 ORPHAN_AFTER: Final = timedelta(seconds=5)
 """How long a nomination without an order stands before it is looked at: its order may be about to be read."""
+
+NODE_AGAIN: Final = timedelta(seconds=5)
+"""How long after its room was made, and between two looks, the node of a pod that is not bound is read."""
 
 MOST_LOOKED_AT: Final = 50
 """Nominations that one round reads, whoever wrote them; the others have their turn in the next."""
@@ -104,6 +107,18 @@ class Nominations:
             return False
         _log.info("order_adopted", order_id=order.order_id, pod_uid=pod.uid, node=order.node)
         return True
+
+    async def is_kept_out(self, one: OrderInFlight, now: datetime) -> bool:
+        """Report whether a pod's node has come to be none for it; looks now and then."""
+        if now < one.looks_at or one.order.preemptor is None:
+            return False
+        one.looks_at = now + NODE_AGAIN
+        about, node = one.order.preemptor, one.order.node
+        try:
+            return await self._cluster.keeps_out(about.namespace, about.name, node)
+        except (ApiError, ApiUnavailable) as error:
+            _log.warning("node_not_read", node=node, pod_uid=one.uid, error=str(error))
+            return False
 
     async def clear(self, namespace: str, name: str, uid: str, reason: str) -> bool:
         """Remove a nomination of the nominator's, tried a few times. Return whether none of its is left."""

@@ -28,7 +28,7 @@ from makeway.nominator.cluster import StoredPod
 from makeway.nominator.commits import Commits
 from makeway.nominator.in_flight import OrderInFlight, OrdersInFlight
 from makeway.nominator.losses import LostNominations
-from makeway.nominator.nominations import Nominations
+from makeway.nominator.nominations import NODE_AGAIN, Nominations
 from makeway.nominator.parts import NominatorParts
 from makeway.nominator.pending import PendingPod
 from makeway.nominator.questions import NoAnswer, Questions
@@ -45,9 +45,6 @@ OBSERVED_AGAIN: Final = timedelta(minutes=5)
 
 UNANSWERED: Final = 3
 """So many orders in a row without an outcome mean that no evictor is at work: then one goes at a time."""
-
-NODE_AGAIN: Final = timedelta(seconds=5)
-"""How long after its room was made, and between two looks, the node of a pod that is not bound is read."""
 
 CLEARS_AGAIN: Final = timedelta(seconds=1)
 """Between two attempts to take back the nomination of an order that is over."""
@@ -317,22 +314,10 @@ class Nominator:
             else:
                 await self._over(one, outcome.result, now, outcome.message)
                 return
-        if one.made and (one.lost or now >= one.until or await self._is_kept_out(one, now)):
+        if one.made and (one.lost or now >= one.until or await self._nominations.is_kept_out(one, now)):
             await self._over(one, "waited" if one.waits else "succeeded", now)
         elif not one.made and now >= one.until:
             await self._over(one, "expired", now)
-
-    async def _is_kept_out(self, one: OrderInFlight, now: datetime) -> bool:
-        """Report whether a pod's node has come to be none for it; looks now and then."""
-        if now < one.looks_at or one.order.preemptor is None:
-            return False
-        one.looks_at = now + NODE_AGAIN
-        about, node = one.order.preemptor, one.order.node
-        try:
-            return await self._cluster.keeps_out(about.namespace, about.name, node)
-        except (ApiError, ApiUnavailable) as error:
-            _log.warning("node_not_read", node=node, pod_uid=one.uid, error=str(error))
-            return False
 
     async def _left(self, one: OrderInFlight, now: datetime) -> None:
         """The pod was bound or deleted; an order without an outcome ends by itself. Raises as above."""
