@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from makeway.core.k8s.nodes import RequiredNodes
 from makeway.planner.plan.constraints.pods import Constraints
+from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.columns import Flags, Ints
 from makeway.planner.snapshot.state import Snapshot
 
@@ -39,6 +42,18 @@ def filters(snapshot: Snapshot, constraints: Constraints) -> Iterator[tuple[str,
     zones = tuple(dict.fromkeys(volumes.zones(namespace, constraints.zoned)))
     if zones:
         yield VOLUME, topology.in_zones(zones, rows)
+
+
+def potential_nodes(snapshot: Snapshot, question: Question) -> tuple[Ints, int]:
+    """Return the rows that may be helped, ascending, and how many named nodes are not known."""
+    names, left_out = question.nodes.names, question.left_out.nodes
+    if question.nodes.all_but:
+        chosen = snapshot.present.copy()
+        chosen[snapshot.rows_named((*names, *left_out))] = False
+        return np.flatnonzero(chosen), 0
+    named = set(names) - left_out
+    rows = np.sort(snapshot.rows_named(named))
+    return rows, len(named) - int(rows.size)
 
 
 def eligible(snapshot: Snapshot, constraints: Constraints, rows: Ints) -> Ints:

@@ -30,6 +30,7 @@ from makeway.planner.plan.constraints.queues import GuaranteeMargin, QueueConstr
 from makeway.planner.plan.lost_work import Losses, LostWorkOf
 from makeway.planner.plan.planned_unit import FreedByUnit, PlannedUnit, by_domain
 from makeway.planner.plan.request import Question
+from makeway.planner.plan.surplus import surplus_pods
 from makeway.planner.snapshot.budgets import BudgetTable, Key
 from makeway.planner.snapshot.columns import Flags, Ints
 from makeway.planner.snapshot.pod_groups import WholeGroup
@@ -298,7 +299,7 @@ class PlanGroups:
         ).T
         by_itself = groups.rank[numbers]
         if snapshot.exemptions.policy.groups.surplus_first:
-            by_itself = np.where(_surplus(numbers, self._surplus()), POD_RANK, by_itself)
+            by_itself = np.where(surplus_pods(numbers, self._surplus()), POD_RANK, by_itself)
         in_use = np.arange(depth)[:, None] < columns.count[None, :]
         order = np.lexsort(
             (
@@ -443,23 +444,3 @@ class PlanGroups:
             if self.held(planned, margin) > margin.spare:
                 return f"{whole}, and queue {margin.queue.path} would be below its guarantee", NOT_EXEMPT
         return "", NOT_EXEMPT
-
-
-def _surplus(numbers: Ints, surplus: Ints) -> Flags:
-    """Return which pods may go without breaking their gang: on each node the least important ones of it.
-
-    `numbers`: int64[slots, M], groups by number, in the order of importance. O(slots · nodes · log slots).
-    """
-    gang = surplus[numbers] > 0
-    if not gang.any():
-        return gang
-    slots = numbers.shape[0]
-    key = np.where(gang, numbers, 0)
-    order = np.lexsort((-np.arange(slots)[:, None] * np.ones_like(numbers), key), axis=0)
-    ordered = np.take_along_axis(key, order, axis=0)
-    rank = np.zeros_like(ordered)
-    for slot in range(1, slots):
-        rank[slot] = np.where(ordered[slot] == ordered[slot - 1], rank[slot - 1] + 1, 0)
-    behind = np.empty_like(rank)
-    np.put_along_axis(behind, order, rank, axis=0)
-    return np.asarray(gang & (behind < surplus[numbers]))

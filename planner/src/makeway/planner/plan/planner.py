@@ -23,7 +23,7 @@ from makeway.planner.plan.constraints.queues import queue_constraints_of
 from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
 from makeway.planner.plan.daemonset.planner import plan_daemonset
 from makeway.planner.plan.daemonset.text import NO_VICTIMS
-from makeway.planner.plan.eligibility import eligible, ruled_out
+from makeway.planner.plan.eligibility import eligible, potential_nodes, ruled_out
 from makeway.planner.plan.evaluate import VictimLimits, evaluate, resource_room
 from makeway.planner.plan.groups import PlanGroups
 from makeway.planner.plan.lost_work import ranking_by
@@ -419,18 +419,6 @@ def _without(snapshot: Snapshot, rows: Ints, others: Ints) -> Ints:
     left = np.ones(snapshot.columns.nodes, np.bool_)
     left[others] = False
     return rows[left[rows]]
-
-
-def potential_nodes(snapshot: Snapshot, question: Question) -> tuple[Ints, int]:
-    """Return the rows that may be helped, ascending, and how many named nodes are not known."""
-    names, left_out = question.nodes.names, question.left_out.nodes
-    if question.nodes.all_but:
-        chosen = snapshot.present.copy()
-        chosen[snapshot.rows_named((*names, *left_out))] = False
-        return np.flatnonzero(chosen), 0
-    named = set(names) - left_out
-    rows = np.sort(snapshot.rows_named(named))
-    return rows, len(named) - int(rows.size)
 
 
 def modelled(snapshot: Snapshot, needs: Mapping[str, int]) -> tuple[dict[str, int], str, tuple[str, ...]]:

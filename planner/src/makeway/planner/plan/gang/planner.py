@@ -18,7 +18,7 @@ from makeway.core.k8s.importance import microseconds
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
-from makeway.planner.plan.eligibility import eligible
+from makeway.planner.plan.eligibility import eligible, potential_nodes
 from makeway.planner.plan.gang.blockers import closes, with_blockers
 from makeway.planner.plan.gang.domains import MOST_DOMAINS, cannot_beat, in_order, parts_of
 from makeway.planner.plan.gang.draft import Draft, price_of
@@ -35,7 +35,7 @@ from makeway.planner.plan.gang.solving import is_least, solve
 from makeway.planner.plan.gang.work import Work
 from makeway.planner.plan.gang.written import Found, seen_again, written
 from makeway.planner.plan.lost_work import largest_of, lost_work_of
-from makeway.planner.plan.planner import modelled, potential_nodes
+from makeway.planner.plan.planner import modelled
 from makeway.planner.plan.refusal.text import (
     NEVER,
     NO_NODES,
