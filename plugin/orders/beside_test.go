@@ -6,16 +6,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestAPreemptorWithItsRoomWaitsUntilFailedOrdersOfThoseThatAreNominatedBesideItAreTakenBack(t *testing.T) {
+// releasedBeside has a preemptor p with its room, of order o, and q nominated beside it, whose order o2 is under way; and a cycle of p.
+func releasedBeside(t *testing.T) (*InFlight, FailedCycle) {
+	t.Helper()
 	f := NewInFlight()
 	f.Begin(order("o", "a"))
 	f.Begin(of("q", order("o2", "b")))
 	f.Succeed("o", at(10), at(90000), notGone)
 	f.left("a")
 	expectWakes(t, f, at(10), Activation{OrderID: "o"})
-	f.Fail("o2", "failed", at(11), RevertWait, noteNothing)
 	cycle := notThere
 	cycle.Beside = []types.UID{"q"}
+	return f, cycle
+}
+
+func TestAPreemptorWithItsRoomWaitsUntilFailedOrdersOfThoseThatAreNominatedBesideItAreTakenBack(t *testing.T) {
+	f, cycle := releasedBeside(t)
+	f.Fail("o2", "failed", at(11), RevertWait, noteNothing)
 
 	if why, _, _ := f.Refuse("p", at(12), cycle); why != RefusedBeside {
 		t.Errorf("refused with %d while the nomination beside it is taken back", why)

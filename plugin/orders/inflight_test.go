@@ -539,15 +539,8 @@ func TestAPreemptorWithItsRoomWaitsForTheVictimsOfThoseThatAreNominatedBesideIt(
 }
 
 func TestTwoPreemptorsWithoutRoomForBothDoNotWaitForEachOther(t *testing.T) {
-	f := NewInFlight()
-	f.Begin(order("o", "a"))
-	f.Begin(of("q", order("o2", "b")))
-	f.Succeed("o", at(10), at(90000), notGone)
+	f, cycle := releasedBeside(t)
 	f.Succeed("o2", at(10), at(90000), notGone)
-	f.left("a")
-	expectWakes(t, f, at(10), Activation{OrderID: "o"})
-	cycle := notThere
-	cycle.Beside = []types.UID{"q"}
 	if why, _, _ := f.Refuse("p", at(11), cycle); why != RefusedBeside {
 		t.Fatalf("refused with %d", why)
 	}

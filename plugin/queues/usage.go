@@ -68,7 +68,7 @@ type sum struct {
 }
 
 // queueUsage is what pods hold, and in a tree what each queue does with all below it. It knows pods by UID, so that a pod counts once
-// however often it is told of. Another tree is filled from sums, which are as many as there are groups of pods, not pods. Not safe for
+// however often it is taken in. Another tree is filled from sums, which are as many as there are groups of pods, not pods. Not safe for
 // concurrent use.
 type queueUsage struct {
 	members map[types.UID]*member

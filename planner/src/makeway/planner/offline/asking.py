@@ -22,7 +22,7 @@ from makeway.planner.plan.result import PlanRefusal, Scope
 from makeway.planner.snapshot.state import Snapshot
 
 OFFLINE: Final = "offline"
-"""Stands for ids that only a running planner has."""
+"""In place of ids that only a running planner has."""
 
 CANDIDATES: Final = 16
 """Nodes that an answer names, as many as the plugin asks for."""
