@@ -32,7 +32,7 @@ func watchConfigMap(ctx context.Context, client clientset.Interface, at types.Na
 		why := fmt.Sprintf("ConfigMap %s cannot be read: %v", at, err)
 		if before := trouble.Swap(&why); before == nil || *before != why {
 			klog.FromContext(ctx).Error(err, "configmap_unreadable", "namespace", at.Namespace, "configmap", at.Name,
-				"remedy", "let the scheduler list and watch this ConfigMap, or leave its name empty in the plugin's arguments")
+				"remedy", "let the scheduler list and watch this ConfigMap, or leave its name empty in the plugin's arguments, for makeway-breaker that of brakeConfigMap")
 		}
 	}
 	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
