@@ -175,6 +175,26 @@ def test_a_mark_that_was_made_while_the_pod_waited_is_its_victims_however_late_i
     assert victims(pair) == ["held"]
 
 
+def test_a_mark_before_a_plan_is_its_preemptors_only_where_no_other_plan_may_be_behind_it() -> None:
+    def nominated(uid: str, seconds: float) -> None:
+        spec = {"priority": HIGH, "schedulerName": SCHEDULER}
+        pod = pod_object(uid, spec=spec, status={"nominatedNodeName": "n1"})
+        pairing.put(uid, pod, after(seconds))
+
+    for others in (True, False):
+        pairing = Pairing()
+        if others:
+            pairing.expect(plan("P", node="n2", takes=("b",)))
+            nominated("P", 0.1)
+        pairing.evicted(mark("a", "n1", 0.2))
+        pairing.expect(plan("Q", 0.3))
+        nominated("Q", 0.4)
+
+        assert [one.key for one in pairing.unasked(after(0.5))] == ([] if others else ["Q"])
+        if others:
+            assert next(victims(pair) for pair in pairing.due(after(0.4) + QUIET)) == ["a"]
+
+
 def test_beyond_its_bound_the_eldest_plan_is_given_up_without_a_pair() -> None:
     pairing = Pairing()
     for number in range(MOST_WAITING):

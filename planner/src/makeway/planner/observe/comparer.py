@@ -163,8 +163,6 @@ class Comparer:
 
     def _expect(self, seen: Observed, now: datetime) -> list[Comparison]:
         plan = expected(self._snapshot, seen.decision)
-        if seen.certainty is not None:  # what a scheduler asked for waits only where it was late
-            self.pairing.give_up(plan.key)
         found = self._concluded(self.pairing.expect(plan, asked=seen.certainty is None), now)
         self._observed[plan.key] = seen
         while len(self._observed) > self._most:

@@ -183,7 +183,10 @@ class PlanMarks:
                 owned[key].append(one)
         return owned
 
-    def unclaimed(self) -> list[Evicted]:
-        """Return the marks that no plan which waits would have made, the eldest first."""
-        found = (one.mark for one in self._marks.values() if not one.taking)
+    def unclaimed(self, *, by_any: bool = False) -> list[Evicted]:
+        """Return the marks that no plan which waits would have made, the eldest first.
+
+        `by_any`: and that none of them may be behind.
+        """
+        found = (one.mark for one in self._marks.values() if not one.taking and not (by_any and one.others))
         return sorted(found, key=lambda mark: (mark.at, mark.gone.uid))

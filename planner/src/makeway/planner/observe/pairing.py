@@ -130,11 +130,6 @@ class Pairing:
         """Report whether a preemptor's plan waits that was made by then."""
         return key in self._open and self._open[key].expected.at <= since
 
-    def give_up(self, key: str) -> None:
-        """Wait for a preemptor's plan no longer, without a pair."""
-        if key in self._open:
-            self._end([key])
-
     def nominated(self) -> Iterator[tuple[Pod, str]]:
         """Return the nominated pods, each with its node."""
         for members in self._members.values():
@@ -144,13 +139,13 @@ class Pairing:
         """Wait for the counterpart of a plan; returns the pair of the preemptor's last plan, which that ends.
 
         A preemptor is in one scheduling cycle at a time, so whatever that plan's cycle did has been done.
-        `asked`: by a scheduler, which acts after that; else it has acted already.
+        `asked`: by a scheduler, which acts then; else it has acted, and a plan that waits is late: given up.
         """
         key, pairs = expected.key, []
-        if key in self._open:
+        if key in self._open and asked:
             pairs = self._close([key], self._owned(self._places([key])))
-        elif len(self._open) >= self._most:
-            self._end([next(iter(self._open))])
+        elif key in self._open or len(self._open) >= self._most:
+            self._end([key if key in self._open else next(iter(self._open))])
         before = {uid: one.node for uid, one in self._members.get(key, {}).items()} if asked else {}
         self._open[key] = waiting = WaitingPlan(expected, before)
         for place in self._places([key]):
@@ -236,11 +231,15 @@ class Pairing:
         places, self._changed = sorted(self._changed if anew else self._marks), set()
         found = []
         for place in places:
-            marks = self._marks[place].unclaimed() if place in self._marks else []
+            here = self._marks.get(place) or PlanMarks(place)
+            marks, orphans = here.unclaimed(), here.unclaimed(by_any=True)
             members = (self._on_node.get(node, ()) for node in sorted({mark.pod.node for mark in marks}))
             for key in dict.fromkeys(self._key_of[uid] for uids in members for uid in sorted(uids)):
                 waiting = self._open.get(key)
-                before = [one for one in marks if waiting is None or one.at < waiting.expected.at]
+                # A plan that waits is made anew only for marks that came before it, and that are of no other.
+                before = (
+                    marks if waiting is None else [one for one in orphans if one.at < waiting.expected.at]
+                )
                 if before and self._served(key):
                     self._told[key] = now
                 elif (seen := self._preemption(key, before, now, about)) is not None:
