@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,35 @@ async def test_a_lost_private_key_is_named_and_replaced_only_when_told(tmp_path:
     assert "there are public keys of outcome, and not the private key that goes with them" in err
 
 
+@pytest.mark.parametrize("where", ["secret", "configmap"])
+async def test_an_entry_that_is_no_key_stops_all_but_its_replacement(tmp_path: Path, where: str) -> None:
+    cluster = await made(tmp_path)
+    secret = cluster.objects["secrets", "makeway-system", "makeway-signing-planner"]["data"]
+    public = cluster.objects["configmaps", "makeway-system", "makeway-keys"]["data"]
+    if where == "secret":
+        secret["order.pem"] = b64encode(b"junk").decode()
+        what = "Secret makeway-system/makeway-signing-planner: order.pem: not an unencrypted private key"
+    else:
+        public["order.pem"] = public["order.pem"].replace("M", "!")
+        what = "ConfigMap makeway-system/makeway-keys: order.pem: not a public key"
+    before = deepcopy(cluster.objects)
+
+    for arguments in (["new"], ["rotate"], ["rotate", "--finish"], ["show"]):
+        code, _, err = await run(cluster, tmp_path, *arguments)
+        assert (code, cluster.objects) == (1, before)
+        assert what in " ".join(err.split())
+        assert "makeway keys new --replace --kind order" in " ".join(err.split())
+
+    code, _, err = await run(cluster, tmp_path, "new", "--replace", "--kind=order", "--yes")
+
+    assert code == 0, err
+    code, out, err = await run(cluster, tmp_path, "show")
+    assert (code, out.count("in use")) == (0, 3), err
+    others = before["secrets", "makeway-system", "makeway-signing-planner"]["data"]
+    now = cluster.objects["secrets", "makeway-system", "makeway-signing-planner"]["data"]
+    assert now["control.pem"] == others["control.pem"]
+
+
 @pytest.mark.parametrize("writes", range(3))
 async def test_what_a_broken_off_call_has_left_out_is_made(tmp_path: Path, writes: int) -> None:
     cluster = Cluster()
@@ -275,6 +305,9 @@ def test_check_names_a_key_in_use_that_no_part_takes() -> None:
     assert wrong.state == "wrong"
     assert f"lacks the key in use of order {NEW.key_id}" in wrong.detail
     assert judge([keys(None), *others]).state == "wrong"
+    broken = judge([KindKeys(ORDER, unreadable="Secret a/b: order.pem: no key"), *others])
+    assert (broken.state, broken.detail) == ("wrong", "Secret a/b: order.pem: no key")
+    assert broken.remedy.endswith("makeway keys new --replace --kind order")
 
 
 def test_check_reminds_of_a_rotation_and_of_a_key_that_no_secret_has() -> None:

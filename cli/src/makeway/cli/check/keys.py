@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from makeway.cli.check.result import CheckResult
-from makeway.cli.keys.stores import CONFIGMAP, OUTSIDE, SECRETS, KindKeys, StoredKeys
+from makeway.cli.keys.stores import CONFIGMAP, OUTSIDE, SECRETS, KindKeys, StoredKeys, unreadable
 from makeway.runtime.kube import Api
 
 _NAME: Final = "signing keys"
@@ -19,11 +19,7 @@ async def keys_result(api: Api, namespace: str, parts: Collection[str]) -> Check
         ApiError, ApiUnavailable: the API server did not answer.
     """
     stored = StoredKeys(api, namespace)
-    try:
-        found = await stored.read()
-    except ValueError as error:
-        return CheckResult(_NAME, "wrong", str(error), "see docs/operating.md on signatures")
-    if found is None:
+    if (found := await stored.read()) is None:
         return CheckResult(_NAME, "ok", "none: messages are neither signed nor verified")
     of_parts = [one for one in found if SECRETS[one.kind].removeprefix("makeway-signing-") in parts]
     return judge(of_parts, outside=stored.outside)
@@ -31,6 +27,8 @@ async def keys_result(api: Api, namespace: str, parts: Collection[str]) -> Check
 
 def judge(found: Sequence[KindKeys], *, outside: bool = False) -> CheckResult:
     """Return what is to be said of the keys of all kinds. `outside`: as of StoredKeys. Pure."""
+    if broken := unreadable(found):
+        return CheckResult(_NAME, "wrong", *broken)
     unpublished = [f"{one.kind} {one.current.key_id}" for one in found if one.current and not one.complete]
     without = [str(one.kind) for one in found if not one.public and one.current is None]
     if unpublished or without:

@@ -22,6 +22,7 @@ from makeway.cli.keys.stores import (
     StoredKeys,
     configmap,
     secrets,
+    unreadable,
 )
 from makeway.cli.output import OutputOption, Printer, TableOutputOption
 from makeway.cli.tables import Column
@@ -47,7 +48,7 @@ class KeyRow(msgspec.Struct, frozen=True, rename="camel"):
         kind: what it signs.
         key_id: its name.
         signed_by: the part that has the private key.
-        state: in use; not in use, which --finish drops; not published; no private key.
+        state: in use; not in use, which --finish drops; not published; no private key; unreadable.
     """
 
     kind: str
@@ -119,10 +120,11 @@ async def show(installation: Installation, *, output: TableOutputOption = "text"
     if printer.data:
         printer.document(rows)
     elif rows:
-        printer.table(_COLUMNS, [(row.kind, row.key_id, row.signed_by, row.state) for row in rows])
+        printer.table(_COLUMNS, [(row.kind, row.key_id or "-", row.signed_by, row.state) for row in rows])
     complete = {one.kind for one in found if one.complete}
-    if missing := [kind for kind in SigningKind if kind not in complete]:
-        printer.note(f"makeway: no key that counts is in use for {', '.join(missing)}; see makeway keys new")
+    if missing := ", ".join(kind for kind in SigningKind if kind not in complete):
+        lacking = f"no key that counts is in use for {missing}; see makeway keys new"
+        printer.note(f"makeway: {'; '.join(unreadable(found)) or lacking}")
         return NEGATIVE
     return None
 
@@ -168,7 +170,8 @@ _Done = list[tuple[SigningKind, str, str]]
 
 async def _rotate(stored: StoredKeys, found: Sequence[KindKeys]) -> _Done:
     """Publish a second key of each kind, then put it where its part reads it; see `runtime.key_ring`."""
-    if refused := next(filter(None, (one.refuses_another() for one in found)), ""):
+    refusals = ("; ".join(unreadable(found)), *(one.refuses_another() for one in found))
+    if refused := next(filter(None, refusals), ""):
         raise ValueError(refused)
     fresh = {one.kind: SigningKey.new() for one in found}
     both = {one.kind: {**one.public, fresh[one.kind].key_id: fresh[one.kind].public_pem()} for one in found}
@@ -178,6 +181,8 @@ async def _rotate(stored: StoredKeys, found: Sequence[KindKeys]) -> _Done:
 
 
 async def _finish(stored: StoredKeys, found: Sequence[KindKeys]) -> _Done:
+    if refused := "; ".join(unreadable(found)):
+        raise ValueError(refused)
     if lost := next((one.kind for one in found if not one.complete), None):
         raise ValueError(f"{lost}: the key in use is not among the public keys; nothing is dropped")
     old = {one.kind: [key_id for key_id in one.public if key_id not in one.in_use] for one in found}
@@ -196,7 +201,9 @@ def _signer(kind: SigningKind) -> str:
 
 
 def _refused(found: Sequence[KindKeys]) -> str | None:
-    """Return why no keys are made: they are there, or a private key is lost. Pure."""
+    """Return why no keys are made: they are there, lost, or cannot be read. Pure."""
+    if broken := "; ".join(unreadable(found)):
+        return broken
     lost = [one.kind for one in found if one.public and not one.complete]
     if lost:
         return (
@@ -222,6 +229,8 @@ def _confirm(kinds: Sequence[SigningKind], *, yes: bool) -> None:
 def _rows(keys: KindKeys) -> list[KeyRow]:
     """Return a kind's keys as they are shown. Pure."""
     states = dict.fromkeys(keys.public, "not in use" if keys.current else "no private key")
-    if keys.current:
+    if keys.unreadable:
+        states = dict.fromkeys(keys.public or [""], "unreadable")
+    elif keys.current:
         states[keys.current.key_id] = "in use" if keys.complete else "not published"
     return [KeyRow(str(keys.kind), key_id, _signer(keys.kind), state) for key_id, state in states.items()]

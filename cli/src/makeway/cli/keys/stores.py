@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from http import HTTPStatus
@@ -50,12 +49,14 @@ class _Stored(msgspec.Struct):
 class KindKeys:
     """The keys of one kind as they are stored.
 
-    current: the private key in use; None where there is none. public: in PEM, by key id.
+    current: the private key in use; None where there is none. public: in PEM, by key id. unreadable: which
+    entry is no key, and why; empty where all can be read.
     """
 
     kind: SigningKind
     current: SigningKey | None = None
     public: Mapping[str, str] = field(default_factory=dict)
+    unreadable: str = ""
 
     @property
     def complete(self) -> bool:
@@ -65,7 +66,7 @@ class KindKeys:
     @property
     def absent(self) -> bool:
         """Whether nothing of the kind is there, as of a part that does not run."""
-        return self.current is None and not self.public
+        return self.current is None and not self.public and not self.unreadable
 
     @property
     def in_use(self) -> dict[str, str]:
@@ -96,8 +97,8 @@ class KindKeys:
 class StoredKeys:
     """The keys of an installation. A write fails (409) where its object has changed since it was read.
 
-    What reads or writes raises ApiError and ApiUnavailable, and ValueError where what is there cannot be
-    read, or the namespace does not exist.
+    What reads or writes raises ApiError and ApiUnavailable; what writes also ValueError where the namespace
+    does not exist.
     """
 
     def __init__(self, api: Api, namespace: str) -> None:
@@ -124,15 +125,14 @@ class StoredKeys:
         return (self._seen[CONFIGMAP].annotations if CONFIGMAP in self._seen else None) or {}
 
     async def read(self) -> list[KindKeys] | None:
-        """Return the keys of all kinds; None where there is no ConfigMap of them."""
+        """Return the keys of all kinds; None where there are none, and no ConfigMap of them."""
         stored = await self._get(self._core.read_namespaced_config_map, CONFIGMAP)
-        public = by_key_id(stored, f"ConfigMap {self._namespace}/{CONFIGMAP}")
         data = {
             name: await self._get(self._core.read_namespaced_secret, name)
             for name in dict.fromkeys(SECRETS.values())
         }
-        keys = [KindKeys(kind, self._private(data, kind), public[kind]) for kind in SigningKind]
-        return keys if CONFIGMAP in self._seen or any(one.current for one in keys) else None
+        keys = [self._of_kind(kind, data[SECRETS[kind]], stored) for kind in SigningKind]
+        return keys if CONFIGMAP in self._seen or not all(one.absent for one in keys) else None
 
     async def publish(self, changed: Mapping[SigningKind, Mapping[str, str]], now: datetime | None) -> None:
         """Store the public keys of some kinds. `now`: None where none is added."""
@@ -179,14 +179,28 @@ class StoredKeys:
         self._seen[name] = found.metadata
         return found.data or {}
 
-    def _private(self, data: Mapping[str, Mapping[str, str]], kind: SigningKind) -> SigningKey | None:
-        secret, name = SECRETS[kind], f"{kind}.pem"
+    def _of_kind(self, kind: SigningKind, secret: Mapping[str, str], stored: Mapping[str, str]) -> KindKeys:
+        name, current, public, trouble = f"{kind}.pem", None, dict[str, str](), []
         try:
-            return SigningKey.from_pem(b64decode(data[secret][name], validate=True))
-        except KeyError:
-            return None
-        except (Base64Error, ValueError) as error:
-            raise ValueError(f"Secret {self._namespace}/{secret}: {name}: {error}") from error
+            if name in secret:
+                current = SigningKey.from_pem(b64decode(secret[name], validate=True))
+        except ValueError as error:
+            trouble = [f"Secret {self._namespace}/{SECRETS[kind]}: {name}: {error}"]
+        try:
+            public = by_key_id({name: stored.get(name, "")}, f"ConfigMap {self._namespace}/{CONFIGMAP}")[kind]
+        except ValueError as error:
+            trouble.append(str(error))
+        return KindKeys(kind, current, public, "; ".join(trouble))
+
+
+def unreadable(found: Iterable[KindKeys]) -> tuple[()] | tuple[str, str]:
+    """Return which entries are no keys, and what to do; empty where all can be read. Pure."""
+    broken = [one for one in found if one.unreadable]
+    if not broken:
+        return ()
+    kinds = "".join(f" --kind {one.kind}" for one in broken)
+    remedy = f"restore what was there, or make new keys with makeway keys new --replace{kinds}"
+    return "; ".join(one.unreadable for one in broken), remedy
 
 
 def by_key_id(data: Mapping[str, str], source: str) -> dict[SigningKind, dict[str, str]]:
