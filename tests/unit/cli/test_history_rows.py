@@ -8,10 +8,12 @@ from io import StringIO
 from msgspec.structs import replace
 from rich.console import Console
 
+from builders_bus import make_victim
 from makeway.bus.comparison import Choice, Comparison, ComparisonResult
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import EvictionOrder, Outcome, Victim, Void
 from makeway.bus.plan import Refusal
+from makeway.cli.history.comparisons import COLUMNS as COMPARED
 from makeway.cli.history.comparisons import cells as compared_cells
 from makeway.cli.history.comparisons import sentences, summed
 from makeway.cli.history.following import shown
@@ -260,6 +262,31 @@ def test_victims_and_violations_are_summed_only_where_both_made_a_choice() -> No
     ]
 
 
+def test_two_comparisons_that_differ_in_anything_differ_there_at_80_columns() -> None:
+    node = "ip-10-0-12-34.eu-central-1.compute.internal"
+    one = Choice(node=node, victims=(make_victim("crunch-blue-5f6d7c8b9-worker-0"),))
+    others = (
+        replace(one, victims=(make_victim("crunch-teal-5f6d7c8b9-worker-0"),)),
+        replace(one, victims=(make_victim("crunch-blue-5f6d7c8b9-worker-1"),)),
+        replace(one, victims=one.victims * 2),
+        replace(one, pdb_violations=1),
+        replace(one, pdb_violations=2),
+        replace(one, groups_broken=1),
+    )
+    compared = [comparison("undetermined", 1, 1, by="fewest-pdb-violations")] * len(others)
+    pairs = [
+        replace(whole, makeway=ours, default_preemption=one)
+        for whole, ours in zip(compared, others, strict=True)
+    ]
+
+    head, *lines = table(COMPARED, [compared_cells(pair, AT) for pair in pairs], width=80)
+
+    assert max(map(len, (head, *lines))) <= 80
+    start, end = head.index("MAKEWAY"), head.index("RESULT")
+    assert len({line[start:end] for line in lines}) == len(others), lines
+    assert "BY" in head.split()
+
+
 def test_groups_that_were_broken_are_told_where_there_are_any() -> None:
     one = comparison("better", 1, 3, by="fewest-victims")
     assert one.default_preemption is not None
@@ -270,7 +297,7 @@ def test_groups_that_were_broken_are_told_where_there_are_any() -> None:
     assert (summary.groups_broken.default_preemption, summary.saved_groups) == (2, 2)
     told = "groups broken: 2 by DefaultPreemption, 0 by makeway, which would have saved 2 groups"
     assert told in sentences(summary)
-    assert compared_cells(broken, AT)[3].endswith(", 2 groups broken")
+    assert compared_cells(broken, AT)[3].startswith("2 groups broken, 3 pods, n2: ")
     assert not any("groups" in line for line in sentences(summed([one])))
 
 
@@ -282,6 +309,6 @@ def test_a_loss_and_an_empty_sum_are_said_as_what_they_are() -> None:
 def test_a_comparison_is_a_line_with_both_choices() -> None:
     line = compared_cells(comparison("better", 1, 3, violations=2, by="fewest-pdb-violations"), AT)
 
-    assert line[3].startswith("n2: batch/batch-a, batch/batch-a and 1 more, 2 PDB")
+    assert line[3] == "2 PDB, 3 pods, n2: batch/batch-a, batch/batch-a, …"
     assert line[4].startswith("n1: ")
     assert line[5:7] == ("better", "fewest-pdb-violations")

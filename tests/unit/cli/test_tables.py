@@ -48,6 +48,17 @@ def test_a_text_may_keep_its_end_where_it_is_cut() -> None:
     assert table((column,), [("shop/web-774c66bbf7-zsfg7",)], width=14)[1] == "shop/web…zsfg7"
 
 
+def test_more_of_the_end_stays_where_texts_that_differ_would_look_alike() -> None:
+    column = Column("WHOM", kind="text", tail=6)
+    alike = [(f"shop/crunch-{color}-worker-0",) for color in ("blue", "green", "amber")]
+
+    assert table((column,), alike, width=16)[1:] == [
+        "sho…lue-worker-0",
+        "sho…een-worker-0",
+        "sho…ber-worker-0",
+    ]
+
+
 def test_ids_are_cut_first_and_stay_different() -> None:
     lines = table(COLUMNS, ROWS, width=120)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from builders_bus import make_victim
 from makeway.bus.decisions import RankedCandidate
 from makeway.bus.messages import Victim
-from makeway.cli.history.rows import named
+from makeway.cli.history.rows import listed
 from makeway.cli.units import decided_text, names_of, unit_text
 
 
@@ -27,7 +27,7 @@ def test_other_victims_are_told_by_name() -> None:
     victims = [victim("a", "n1"), *TRAIN, victim("b", "n1")]
 
     assert names_of(victims) == ["batch/a", "group batch/train-7: 16 pods on 4 nodes", "batch/b"]
-    assert named(victims) == "batch/a, group batch/train-7: 16 pods on 4 nodes and 1 more"
+    assert listed(victims, 2) == "batch/a, group batch/train-7: 16 pods on 4 nodes, …"
 
 
 def test_lost_work_that_decided_is_told_of_both_nodes() -> None:

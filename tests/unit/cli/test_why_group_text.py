@@ -179,6 +179,6 @@ def test_history_and_its_comparison_name_the_group_and_count_its_nodes() -> None
     assert (row.kind, row.name, row.members, row.node) == ("group", "train", 2, "")
     assert line[2:5] == (
         "group shop/train (2 members)",
-        "2 nodes: batch/batch-a, batch/batch-b",
+        "2 pods, 2 nodes: batch/batch-a, batch/batch-b",
         "2 nodes: batch/batch-a",
     )

@@ -21,6 +21,8 @@ SHORT_ID: Final = 16
 
 _NARROWEST: Final = 11
 _CUT: Final = "…"
+_STEP: Final = 3
+"""By how many characters the end of texts grows that look alike where they are cut."""
 
 
 @dataclass(frozen=True)
@@ -112,9 +114,25 @@ def _cut(columns: list[Column], cells: list[list[str]], least: list[int], width:
         sizes[widest] -= step
         over -= step
     return [
-        [_shortened(cell, size, column.tail) for cell in one] if column.kind == "text" else one
+        _all_shortened(one, size, column.tail) if column.kind == "text" else one
         for column, one, size in zip(columns, cells, sizes, strict=True)
     ]
+
+
+def _all_shortened(cells: Sequence[str], size: int, tail: int) -> list[str]:
+    """Cut texts to so many cells, so that those that differ still do where one cut for all can do that.
+
+    tail: characters of the end that stay; where there are some, more stay if they tell texts apart.
+    """
+    best: list[str] = []
+    different = len(set(cells))
+    for end in range(tail, max(size, tail + 1), _STEP) if tail else (0,):
+        cut = [_shortened(cell, size, end) for cell in cells]
+        if not best or len(set(cut)) > len(set(best)):
+            best = cut
+        if len(set(best)) == different:
+            break
+    return best
 
 
 def _shortened(text: str, size: int, tail: int) -> str:

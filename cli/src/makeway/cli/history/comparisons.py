@@ -16,7 +16,7 @@ from makeway.bus.client import Bus
 from makeway.bus.comparison import Choice, Comparison
 from makeway.bus.following import past_messages
 from makeway.cli.ages import age
-from makeway.cli.history.rows import named
+from makeway.cli.history.rows import FOR, listed
 from makeway.cli.tables import Column
 from makeway.cli.text import safe
 from makeway.cli.units import compared_text, place_text
@@ -26,11 +26,11 @@ from makeway.core.text import counted
 COLUMNS: Final = (
     Column("AGE"),
     Column("TIME", wide=True),
-    Column("FOR"),
-    Column("DEFAULTPREEMPTION", kind="text", tail=13, long=True),
-    Column("MAKEWAY", kind="text", tail=13, long=True),
+    FOR,
+    Column("DEFAULTPREEMPTION", kind="text", tail=6, long=True),
+    Column("MAKEWAY", kind="text", tail=6, long=True),
     Column("RESULT"),
-    Column("BY", kind="text", rank=1),
+    Column("BY", kind="text", tail=6),
     Column("DECISION", kind="id", wide=True),
 )
 
@@ -44,6 +44,9 @@ COMPARED: Final[Mapping[str, str]] = {
     "undetermined": "the two cannot be compared",
 }
 """What a comparison came to, for a person."""
+
+_NAMED: Final = 2
+"""Victims of a choice."""
 
 _BOTH: Final = ("same", "equal", "better", "worse")
 
@@ -170,12 +173,17 @@ def _refusal(comparison: Comparison) -> str:
 
 
 def _choice(choice: Choice | None, *, wide: bool) -> str:
+    """Return first what it costs, then where, and whose names, whose end stays where it is cut."""
     if choice is None:
         return "-"
-    violations = f", {choice.pdb_violations} PDB" if choice.pdb_violations else ""
-    names = named(choice.victims, most=None) if wide else named(choice.victims)
-    broken = f", {counted(choice.groups_broken, 'group')} broken" if choice.groups_broken else ""
-    return f"{place_text(choice)}: {names}{violations}{broken}"
+    victims, broken = len(choice.victims), choice.groups_broken
+    parts = [
+        f"{choice.pdb_violations} PDB" if choice.pdb_violations else "",
+        f"{counted(broken, 'group')} broken" if broken else "",
+        counted(victims, "pod") if victims > 1 else "",
+        place_text(choice),
+    ]
+    return f"{', '.join(filter(None, parts))}: {listed(choice.victims, None if wide else _NAMED) or '-'}"
 
 
 async def comparisons(bus: Bus, since: datetime | None = None) -> list[Comparison]:

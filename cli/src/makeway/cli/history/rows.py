@@ -22,15 +22,15 @@ from makeway.cli.history.story import NOT_CARRIED_OUT, Message, Row, Story, row_
 from makeway.cli.tables import Column
 from makeway.cli.units import names_of
 from makeway.core.k8s.times import api_time
-from makeway.core.text import counted, first_few
+from makeway.core.text import counted
 
-_FOR: Final = Column("FOR", kind="text", least=24, tail=6)
+FOR: Final = Column("FOR", kind="text", least=24, tail=6)
 _VICTIMS: Final = Column("VICTIMS", kind="text", least=26, tail=6, long=True)
 
 COLUMNS: Final = (
     Column("AGE"),
     Column("TIME", wide=True),
-    _FOR,
+    FOR,
     Column("QUEUE", wide=True),
     Column("NODE", rank=3),
     _VICTIMS,
@@ -43,7 +43,7 @@ COLUMNS: Final = (
     Column("MESSAGE", kind="text", wide=True, long=True),
 )
 
-LINE: Final = (Column("TIME"), _FOR, _VICTIMS, Column("RESULT"), Column("REASON"))
+LINE: Final = (Column("TIME"), FOR, _VICTIMS, Column("RESULT"), Column("REASON"))
 """Of a row that is shown as it comes."""
 
 _SHOWN_VICTIMS: Final = 3
@@ -216,14 +216,11 @@ def _result(row: Row) -> str:
 
 def _counted(victims: tuple[Victim, ...], *, most: int | None) -> str:
     """Count the victims and name the first few, such as `5: batch/a, batch/b, …`."""
-    if not victims:
-        return "-"
+    return f"{len(victims)}: {listed(victims, most)}" if victims else "-"
+
+
+def listed(victims: Iterable[Victim], most: int | None) -> str:
+    """Name the first few victims; `most` None: all of them."""
     names = names_of(victims)
     shown = names if most is None else names[:most]
-    return f"{len(victims)}: {', '.join(shown)}{', …' if len(shown) < len(names) else ''}"
-
-
-def named(victims: Iterable[Victim], *, most: int | None = 2) -> str:
-    """Name the first few victims, and say how many more there are. `most` None: all of them."""
-    names = names_of(victims)
-    return first_few(names, len(names) if most is None else most) or "-"
+    return f"{', '.join(shown)}{', …' if len(shown) < len(names) else ''}"
