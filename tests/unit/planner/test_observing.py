@@ -422,6 +422,44 @@ async def test_a_preemption_is_compared_though_the_plan_that_its_scheduler_asked
     assert [victim.name for victim in comparison.default_preemption.victims] == ["a"]
 
 
+async def test_a_question_answered_after_the_unasked_plan_of_its_cycle_is_compared_once() -> None:
+    bench = following(crowded())
+    bench.observing.put(unasked_preemptor())
+    bench.mark("a1")
+    await planned(bench)
+
+    bench.now += timedelta(milliseconds=50)
+    bench.decide()
+    bench.now += timedelta(milliseconds=50)
+    bench.mark("a2")
+    (comparison,) = await bench.told()
+
+    assert comparison.result == "same"
+    assert not comparison.asked
+    assert bench.count("compared_victims", choice="default") == 2
+
+
+async def test_a_question_of_the_cycle_after_an_unasked_preemption_is_compared_by_itself() -> None:
+    bench = following(crowded())
+    bench.observing.put(unasked_preemptor())
+    bench.mark("a1")
+    await planned(bench)
+
+    bench.now += timedelta(milliseconds=50)
+    bench.decide(nominated="n1")
+    bench.now += timedelta(milliseconds=50)
+    bench.mark("a2")
+    comparisons = await bench.told()
+
+    assert [one.asked for one in comparisons] == [False, True]
+    assert bench.count("compared_victims", choice="default") == 2
+
+
+def crowded() -> Snapshot:
+    """One node that can be helped by both of its pods."""
+    return make_snapshot(["n1"], [make_pod(uid, "n1", LOW, 250) for uid in ("a1", "a2")])
+
+
 async def test_a_victim_that_has_left_meanwhile_counts_as_being_there_for_the_plan() -> None:
     bench = following(two_nodes())
     bench.mark("b")

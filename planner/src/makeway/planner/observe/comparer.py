@@ -80,11 +80,20 @@ class Comparer:
         self._most = most
 
     def expect(self, decision: Decision, now: datetime) -> list[Comparison]:
-        """Take a decision that was made in mode `observe`; return what that concludes."""
-        if isinstance(decision.request, PlanRequest):
-            pod = _decode_pod(decision.request.pod)
-            if pod.status.nominated_node_name and not pod.spec.node_name:
-                self.put(pod, now)
+        """Take a decision that was made in mode `observe`; return what that concludes.
+
+        Nothing where the answer is late: a plan as of before the first mark waits already, and the pods that
+        the scheduler asked with had no nomination yet.
+        """
+        request, key = decision.request, decision.key
+        pods = [request.pod] if isinstance(request, PlanRequest) else [one.pod for one in request.classes]
+        asked = map(_decode_pod, pods)
+        nominated = [pod for pod in asked if pod.status.nominated_node_name and not pod.spec.node_name]
+        for pod in () if self._of_groups else nominated:
+            self.put(pod, now)
+        waiting = self._observed.get(key) if self.pairing.waits_for(key, decision.at) else None
+        if waiting is not None and waiting.certainty is not None and not nominated:
+            return []
         return self._expect(observed(self._snapshot, decision), now)
 
     def put(self, pod: Pod, now: datetime) -> None:
