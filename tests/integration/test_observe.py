@@ -7,7 +7,7 @@ import pytest_asyncio
 from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.configuring import policy
-from integration.preempting import EVICTOR_USER, first_decision, run_victims, sized
+from integration.preempting import EVICTOR_USER, run_victims, sized
 from integration.scraping import scrape
 from integration.space import Space
 from integration.waiting import until
@@ -79,8 +79,10 @@ async def test_the_policys_limit_of_victims_does_not_bind_the_schedulers_own_pre
 
     async with policy(cluster, mode="observe", limits={"victimsPerOrder": 1}):
         (pod,) = await space.create(sized("urgent", "high", 500))
-        decision = await first_decision(space, pod)
+        comparison = await compared(space, pod)
         assert await space.until_bound("urgent") == "n1"
 
-    assert decision.diagnosis is not None
+    assert comparison.result == "defaultOnly"
+    assert comparison.refusal is not None
+    assert comparison.refusal.reason == "ForbiddenByPolicy"
     assert not {"one", "two"} & (await space.pods()).keys()
