@@ -18,6 +18,7 @@ from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.messages import EvictionOrder
 from makeway.bus.nats.follow import Start
+from makeway.bus.streams.configs import ACK_WAIT_SECONDS, evictor_config
 from makeway.evictor.act.records import OrderRecords
 from makeway.evictor.intake.deliveries import take_forever
 from makeway.evictor.intake.service import Evictor, EvictorSettings
@@ -106,7 +107,7 @@ def rubbish(order: EvictionOrder, count: int) -> list[tuple[str, bytes, str]]:
     return [(f"makeway.v1.orders.pod.bad-{n}", *kinds[n % len(kinds)]) for n in range(count)]
 
 
-async def test_a_flood_of_rubbish_is_put_aside_and_delays_a_healthy_order_by_less_than_a_second(
+async def test_a_flood_of_rubbish_is_put_aside_in_a_second_of_work_and_nothing_is_given_out_twice(
     bus: Bus, nats_server: NatsServer
 ) -> None:
     world = World(bus)
@@ -116,15 +117,21 @@ async def test_a_flood_of_rubbish_is_put_aside_and_delays_a_healthy_order_by_les
     for where, payload, headers in HOSTILE.values():
         await raw_publish(nats_server, where, payload, headers)
 
+    worked = time.process_time()  # of this process: what else the machine does delays it, and is not its work
     async with world.running():
         seconds = await world.carried_out()
+        worked = time.process_time() - worked
         found = await world.until_quarantined(len(sent) + len(HOSTILE))
 
     expected = Counter(reason for _, _, reason in sent)
     assert {reason: found[reason] for reason in expected if reason not in ("not-json", "invalid")} == {
         reason: number for reason, number in expected.items() if reason not in ("not-json", "invalid")
     }
-    assert seconds < 1, f"{len(sent)} bad messages stand before it"
+    name = evictor_config(bus.subjects)["name"]
+    consumer = await bus.jetstream.api(f"CONSUMER.INFO.{bus.subjects.orders_stream}.{name}")
+    assert consumer["delivered"]["consumer_seq"] == len(sent) + len(HOSTILE) + 1
+    assert worked < 1, f"{len(sent)} bad messages stand before it"
+    assert seconds < ACK_WAIT_SECONDS / 2, "it waits for none of them"
     assert world.cluster.deletes() == ["a"]
 
 
