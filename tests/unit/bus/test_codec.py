@@ -159,12 +159,12 @@ def test_nesting_beyond_the_bound_is_refused_and_never_overflows(depth: int) -> 
 
 def test_hostile_text_is_looked_through_in_linear_time() -> None:
     hostile = b"[" * 200 + b'\\"[' * 300_000
-    started = time.perf_counter()
+    started = time.process_time()
 
     with pytest.raises(Malformed):
         codec.decode(PlanRequest, hostile)
 
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 @given(st.binary(max_size=300))

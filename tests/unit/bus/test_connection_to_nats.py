@@ -124,8 +124,9 @@ async def never(_: Msg) -> None:
     """Answer nothing."""
 
 
-async def test_a_request_whose_answer_has_just_come_can_be_cancelled_still(bus: Bus) -> None:
+async def test_a_request_whose_answer_has_just_come_can_be_cancelled_still(connect_bus: ConnectBus) -> None:
     """As Python 3.11's asyncio.wait_for cannot: the task would go on."""
+    bus = await connect_bus(timings=ConnectionTimings(probe_interval=600))  # the probe asks, too
     client = bus.connection.client
     await client.subscribe("slow", cb=never)
     asking = asyncio.create_task(client.request("slow", timeout=5))
@@ -150,9 +151,9 @@ async def test_nobody_to_answer_a_plan_request_is_known_at_once(bus: Bus) -> Non
     started = time.perf_counter()
 
     with pytest.raises(BusUnavailable, match="none listens"):
-        await bus.request_plan(b"{}", timeout_seconds=5)
+        await bus.request_plan(b"{}", timeout_seconds=60)
 
-    assert time.perf_counter() - started < 1
+    assert time.perf_counter() - started < 30
 
 
 async def test_a_planner_answers_until_it_unsubscribes(bus: Bus, connect_bus: ConnectBus) -> None:
@@ -260,9 +261,9 @@ async def test_while_the_server_is_away_a_request_fails_at_once(bus: Bus, nats_s
     started = time.perf_counter()
 
     with pytest.raises(BusUnavailable, match="not connected"):
-        await bus.request_plan(b"", timeout_seconds=5)
+        await bus.request_plan(b"", timeout_seconds=60)
 
-    assert time.perf_counter() - started < 1
+    assert time.perf_counter() - started < 30
 
 
 async def test_the_probe_leaves_a_healthy_connection_alone(connect_bus: ConnectBus) -> None:

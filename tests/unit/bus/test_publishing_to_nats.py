@@ -12,6 +12,7 @@ from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import Void
+from makeway.bus.nats.connection import ConnectionTimings
 from makeway.bus.nats.jetstream import MSG_ID
 from makeway.bus.nats.publishing import AlreadyExists, MessageTooLarge, Published
 from makeway.bus.orders import OrderWriter, voided
@@ -184,7 +185,11 @@ async def test_a_message_that_the_server_cannot_take_is_refused_for_good(bus: Bu
         await bus.publish_decision(make_decision(planner="x" * 2_000_000))
 
 
-async def test_who_asks_without_a_connection_leaves_nothing_behind(bus: Bus, nats_server: NatsServer) -> None:
+async def test_who_asks_without_a_connection_leaves_nothing_behind(
+    connect_bus: ConnectBus, nats_server: NatsServer
+) -> None:
+    bus = await connect_bus(timings=ConnectionTimings(probe_interval=600))  # the probe asks, too
+    await bus.ensure_streams()
     await bus.last_order("uid-1")
     before = len(bus.connection.client._resp_map)
     nats_server.kill()
