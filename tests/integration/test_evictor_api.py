@@ -27,13 +27,11 @@ from makeway.bus import ids
 from makeway.bus.client import Bus
 from makeway.bus.messages import Awaited, EvictionOrder, Fence, NominationToClear, Outcome, Victim
 from makeway.bus.nats.publishing import Published
-from makeway.core.k8s.event import Regarding, event
 from makeway.core.k8s.objects import Pod
 from makeway.dev import kwok
 from makeway.dev.options import EVICTOR
 from makeway.dev.services import TEST_FENCE
 from makeway.evictor.act.cluster import Cluster
-from makeway.evictor.act.events import CONTROLLER
 from makeway.evictor.judge import decide
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import PermanentError, TemporaryError
@@ -254,25 +252,6 @@ class TestWhatTheEdgeReliesOn:
         assert requests("get_node", "ok") == 2
         assert requests("get_priority_class", "ok") == 2
         assert requests("get_lease", "gone") == 2
-
-    async def test_an_event_is_written_where_the_pod_is(self, space: Space, edge: Cluster) -> None:
-        [pod] = await space.create(waiting_pod("a"))
-        body = event(
-            Regarding("v1", "Pod", space.namespace, "a", pod.metadata.uid),
-            namespace=space.namespace,
-            event_type="Normal",
-            reason="Preempted",
-            action="Preempting",
-            note="ä" * 2000,
-            controller=CONTROLLER,
-            instance="evictor-1",
-            now=datetime.now(UTC),
-            unique="1",
-        )
-
-        await edge.create_event(space.namespace, body)
-
-        assert [e["reason"] for e in await events_of(space, "a")] == ["Preempted"]
 
 
 async def events_of(space: Space, name: str) -> list[dict[str, Any]]:

@@ -32,6 +32,7 @@ from makeway.runtime.config import Config
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.pod_group_api import PodGroupApi
 from makeway.runtime.queues_config import QUEUES
+from recorded_events import RecordedEvents
 from unit.evictor.building import EPOCH, NODE, NOW, changed, make_node, preemptor_pod
 
 Effect = Callable[[], None]
@@ -80,7 +81,6 @@ class FakeCluster(Cluster):
         self.seen_brake = RELEASED
         """As it was read last."""
         self.calls: list[tuple[str, str]] = []
-        self.events: list[dict[str, Any]] = []
         self.followed: Callable[[str, int], Members | None] = lambda namespace, since: None
         """What a watch of a namespace's pods has; nothing where it is not followed."""
         self.slow: dict[tuple[str, str], int] = {}
@@ -250,10 +250,6 @@ class FakeCluster(Cluster):
         await self._called("clear_nomination", pod.metadata.name)
         self._change(self._as_it_is(pod), "status", nominated_node_name=None)
 
-    async def create_event(self, namespace: str, body: dict[str, Any]) -> None:
-        await self._called("event", namespace)
-        self.events.append(body)
-
     async def _called(self, operation: str, name: str) -> None:
         key = operation, name
         for _ in range(1 + self.slow.get(key, 0)):
@@ -383,7 +379,7 @@ def parts_of(
         cluster=cluster,
         records=records,
         metrics=metrics,
-        events=Events(cluster, clock, metrics, identity),
+        events=Events(RecordedEvents()),
         mode_guard=guard,
         queue_guard=no_queues(),
         caps=Caps(guard.rates, identity, metrics),

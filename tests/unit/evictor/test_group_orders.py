@@ -124,12 +124,11 @@ async def test_all_victims_on_all_nodes_go_and_the_group_hears_of_it() -> None:
     assert (outcome.result, outcome.kind, outcome.preemptor_uid) == ("succeeded", "group", "train-uid")
     assert results(outcome) == {"a": "deleted", "b": "deleted", "c": "deleted"}
     assert world.nominated() == ["n1", "n2"]
-    events = await world.written_events()
-    about = {(event["regarding"]["kind"], event["regarding"]["name"]): event for event in events}  # type: ignore[index]
-    assert about["PodGroup", "train"]["reason"] == "RoomMade"
-    assert about["PodGroup", "train"]["note"] == "Evicted 3 pods from 2 nodes"
-    assert about["PodGroup", "train"]["regarding"]["apiVersion"] == "scheduling.k8s.io/v1beta1"  # type: ignore[index]
-    assert about["Pod", "c"]["note"] == "Preempted by podgroup train-uid on node n2"
+    about = {(event.about.kind, event.about.name): event for event in world.recorded}
+    assert about["PodGroup", "train"].reason == "RoomMade"
+    assert about["PodGroup", "train"].note == "Evicted 3 pods from 2 nodes"
+    assert about["PodGroup", "train"].about.api_version == "scheduling.k8s.io/v1beta1"
+    assert about["Pod", "c"].note == "Preempted by podgroup train-uid on node n2"
 
 
 async def test_everything_is_read_and_every_deletion_tried_before_the_first_delete() -> None:
@@ -236,9 +235,9 @@ async def test_what_admission_refuses_of_one_victim_keeps_all_and_takes_every_no
     assert outcome.rollback is not None
     assert outcome.rollback.nominations_reverted == ("train-1-uid", "train-2-uid")
     assert not outcome.rollback.nomination_reverted
-    [event] = await world.written_events()
-    assert (event["reason"], event["type"]) == ("PreemptionFailed", "Warning")
-    assert event["note"] == f"No room was made on 2 nodes: delete-refused: {DENIED}"
+    [event] = world.recorded
+    assert (event.reason, event.type) == ("PreemptionFailed", "Warning")
+    assert event.note == f"No room was made on 2 nodes: delete-refused: {DENIED}"
 
 
 async def test_a_failure_in_mid_flight_stops_the_rest_and_is_told_with_what_has_gone() -> None:
@@ -252,7 +251,7 @@ async def test_a_failure_in_mid_flight_stops_the_rest_and_is_told_with_what_has_
     assert results(outcome) == {"a": "deleted", "b": "deleted", "c": "failed"}
     assert not world.cluster.is_marked("c")
     assert world.nominated() == [None, None]
-    notes = {event["note"] for event in await world.written_events()}
+    notes = {event.note for event in world.recorded}
     assert f"No room was made on 2 nodes after 2 pods had been evicted: delete-refused: {DENIED}" in notes
 
 

@@ -64,7 +64,7 @@ async def test_what_holds_an_order_for_long_is_told_with_its_end_and_then_taken_
     assert [(held.status, held.reason) for held in one.held] == [("True", told)]
     assert words in (one.held[0].message or "")
     assert "until 2026-01-31T12:00:30Z at the latest" in (one.held[0].message or "")
-    events = [event for event in await one.world.written_events() if event["reason"] == "PreemptionHeld"]
+    events = [event for event in one.world.recorded if event.reason == "PreemptionHeld"]
     assert len(events) == 1
 
     one.holds.end(order)
@@ -151,7 +151,7 @@ async def test_an_order_that_is_given_back_again_and_again_is_told_of_once_until
 
     assert [(held.status, held.reason) for held in one.held] == [("True", "NamespaceShare")]
     assert "tried again every few seconds; until 2026-01-31T12:01:00Z" in (one.held[0].message or "")
-    events = [event for event in await one.world.written_events() if event["reason"] == "PreemptionHeld"]
+    events = [event for event in one.world.recorded if event.reason == "PreemptionHeld"]
     assert (len(events), len(one.written)) == (1, 1)
 
     one.holds.keep(order)

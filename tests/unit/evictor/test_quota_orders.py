@@ -50,7 +50,7 @@ async def test_all_victims_go_whatever_nodes_they_are_on() -> None:
     assert (outcome.result, outcome.kind, outcome.queue) == ("succeeded", "quota", "root.default")
     assert sorted(world.cluster.deletes()) == ["a", "b"]
     assert world.cluster.is_marked("a")
-    notes = [event["note"] for event in await world.written_events()]
+    notes = [event.note for event in world.recorded]
     assert notes == ["Preempted since queue root.default is above its maximum"] * 2
 
 

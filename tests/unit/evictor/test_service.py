@@ -35,6 +35,7 @@ from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.runtime.config import Config, ConfigContent
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.queues_config import QUEUES
+from recorded_events import RecordedEvents
 from unit.evictor.building import (
     CLUSTER,
     EPOCH,
@@ -82,7 +83,8 @@ class World:
         self.queues_trouble = ""
         self.breaker: Callable[[EvictionOrder], Refused | None] = lambda order: None
         self.mode_guard = ModeGuard(mode, lambda: self.policy, lambda: self.cluster.seen_brake, self._against)
-        self.events = Events(self.cluster, self.clock, metrics, "evictor-1")
+        self.recorded = RecordedEvents()
+        self.events = Events(self.recorded)
         self.slots = Slots(32, metrics)
         self.evictor = Evictor(
             EvictorSettings(cluster_uid=CLUSTER, identity="evictor-1", fences=fences or Fences.of()),
@@ -111,13 +113,6 @@ class World:
         await self.evictor.handle(delivery)
         assert delivery.said == ["ack"]
         return self.records.outcomes[order.order_id]
-
-    async def written_events(self) -> list[dict[str, str]]:
-        writing = asyncio.create_task(self.events.write_forever())
-        for _ in range(50):
-            await asyncio.sleep(0)
-        writing.cancel()
-        return list(self.cluster.events)
 
     def _against(self, order: EvictionOrder) -> Refused | None:
         return self.breaker(order)
@@ -251,7 +246,7 @@ class TestSuccess:
 
         await world.carry_out(make_order("a", "b"))
 
-        notes = {e["reason"]: e["note"] for e in await world.written_events()}
+        notes = {event.reason: event.note for event in world.recorded}
         assert notes == {
             "Preempted": f"Preempted by pod urgent-uid on node {NODE}",
             "RoomMade": f"Evicted 1 pod from node {NODE}; 1 pod had left or was leaving already",
@@ -265,7 +260,7 @@ class TestSuccess:
 
         await world.carry_out(make_order("a"))
 
-        events = [(e["reason"], e["note"]) for e in await world.written_events()]
+        events = [(event.reason, event.note) for event in world.recorded]
         assert events == [
             ("MakingRoom", f"Evicting 1 pod from node {NODE} to make room for this pod"),
             ("Preempted", f"Preempted by pod urgent-uid on node {NODE}"),
@@ -284,24 +279,13 @@ class TestSuccess:
             order = make_order("a")
             assert order.preemptor is not None
             ended = await world.carry_out(order)
-            await world.written_events()
-            world.cluster.events.clear()
+            world.recorded.clear()
 
             world.events.ended(replace(order, preemptor=replace(order.preemptor, namespace=namespace)), ended)
 
-            (event,) = await world.written_events()
-            assert event["reason"] == "PreemptionFailed"
-            assert event["note"] == f"No room was made on node {NODE}: delete-refused{words}"
-
-    async def test_events_that_cannot_be_written_change_nothing(self) -> None:
-        world = World(*running("a"))
-        world.cluster.always_fail("event", "default", FORBIDDEN)
-
-        outcome = await world.carry_out(make_order("a"))
-
-        assert outcome.result == "succeeded"
-        assert await world.written_events() == []
-        assert world.metric("makeway_evictor_events_dropped_total", reason="refused") == 2
+            (event,) = world.recorded
+            assert event.reason == "PreemptionFailed"
+            assert event.note == f"No room was made on node {NODE}: delete-refused{words}"
 
 
 class TestRetries:

@@ -6,7 +6,6 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from makeway.core.k8s.event import EventType, Regarding
 from makeway.core.k8s.objects import Metadata, PriorityClass
 from makeway.core.policy.document import Policy, Protection
 from makeway.core.policy.facts import PodFacts
@@ -16,6 +15,7 @@ from makeway.planner.service.configuration.warnings import AT_ONCE, Warnings
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutPod, PutPriorityClass, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
+from recorded_events import RecordedEvents
 from unit.core.queue_building import queue, tree
 from unit.planner.building import make_pod, make_snapshot, settle
 
@@ -141,32 +141,22 @@ def test_what_leaves_is_neither_counted_nor_chosen() -> None:
     assert member_uids(snapshot, "root.a", ("ordered",)) == {"stays"}
 
 
-class Recorded:
-    """Keeps the Events."""
-
-    def __init__(self) -> None:
-        self.notes: list[tuple[str, str]] = []
-
-    def record(self, about: Regarding, event_type: EventType, reason: str, action: str, note: str) -> None:
-        assert (event_type, reason) == ("Warning", "QueueNotUsed")
-        self.notes.append((about.uid, note))
-
-
 def test_each_misplaced_pod_is_told_of_once_and_again_where_the_reason_is_another() -> None:
-    snapshot, recorded = snapshot_with(FLAT, pod_in("root.lost", "p")), Recorded()
+    snapshot, recorded = snapshot_with(FLAT, pod_in("root.lost", "p")), RecordedEvents()
     warnings = Warnings(snapshot, recorded)
 
     warnings.tell()
     warnings.tell()
-    assert [uid for uid, _ in recorded.notes] == ["p"]
+    assert [event.about.uid for event in recorded] == ["p"]
 
     snapshot.apply(Adopt(tree(queue("lost", namespaces=("team",))), "rev-2"))
     warnings.tell()
-    assert "may not use root.lost" in recorded.notes[-1][1]
+    assert "may not use root.lost" in recorded[-1].note
+    assert {event[1:3] for event in recorded} == {("Warning", "QueueNotUsed")}
 
 
 def test_nothing_is_told_while_queues_are_being_filled() -> None:
-    snapshot, recorded = Snapshot(chunk=1), Recorded()
+    snapshot, recorded = Snapshot(chunk=1), RecordedEvents()
     for uid in "ab":
         snapshot.apply(PutPod(pod_in("root.lost", uid)))
     warnings = Warnings(snapshot, recorded)
@@ -179,19 +169,19 @@ def test_nothing_is_told_while_queues_are_being_filled() -> None:
     settle(snapshot)
     warnings.tell()
 
-    assert [uid for uid, _ in recorded.notes] == ["a", "b"]
+    assert [event.about.uid for event in recorded] == ["a", "b"]
 
 
 def test_a_flood_of_misplaced_pods_is_told_of_little_by_little() -> None:
-    snapshot, recorded = snapshot_with(FLAT), Recorded()
+    snapshot, recorded = snapshot_with(FLAT), RecordedEvents()
     for number in range(AT_ONCE + 5):
         snapshot.apply(PutPod(pod_in("root.lost", f"p{number}", node="")))
     warnings = Warnings(snapshot, recorded)
 
     warnings.tell()
-    assert len(recorded.notes) == AT_ONCE
+    assert len(recorded) == AT_ONCE
     warnings.tell()
-    assert len(recorded.notes) == AT_ONCE + 5
+    assert len(recorded) == AT_ONCE + 5
 
 
 def test_a_label_that_is_changed_on_a_running_pod_frees_no_quota() -> None:

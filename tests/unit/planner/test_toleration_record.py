@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from makeway.core.k8s.event import EventType, Regarding
 from makeway.core.k8s.objects import ConfigMap, Metadata, PriorityClass
 from makeway.core.policy import toleration_record
 from makeway.core.policy.toleration_record import entry_of
@@ -20,6 +19,7 @@ from makeway.planner.service.feeds import Feed, HandlerGroup
 from makeway.planner.service.tolerations import TolerationKeeper, revised
 from makeway.planner.snapshot.changes import PutPod
 from makeway.runtime.kube import ApiError
+from recorded_events import RecordedEvents
 from typed_calls import FakeApis
 from unit.planner.building import (
     HIGH,
@@ -90,18 +90,14 @@ class World:
 
     def __init__(self, api: Api | None = None) -> None:
         self.api = api or Api()
-        self.events: list[tuple[EventType, str, str]] = []
+        self.events = RecordedEvents()
         pods = [make_pod("s", "a", LOW, 400, facts=scheduled(10, "steady")), make_pod("p", "b", LOW + 1, 400)]
         self.snapshot = make_snapshot(["a", "b"], pods)
         observer = PlannerMetrics(CollectorRegistry())
-        self.keeper = TolerationKeeper(self.api, self.snapshot, self, observer, namespace="mw")
+        self.keeper = TolerationKeeper(self.api, self.snapshot, self.events, observer, namespace="mw")
         self.classes = HandlerGroup(
             Feed[PriorityClass](self.snapshot, observer, "priorityclasses"), self.keeper
         )
-
-    def record(self, about: Regarding, event_type: EventType, reason: str, action: str, note: str) -> None:
-        assert (about.kind, about.namespace, about.name) == ("ConfigMap", "mw", "makeway-tolerations")
-        self.events.append((event_type, reason, note))
 
     def see(self) -> None:
         """Let the list-watch show what is stored."""
@@ -167,7 +163,8 @@ async def test_it_is_told_once_which_class_is_gone_with_how_many_pods_and_how_to
     world.classes.drop(STEADY)
     await world.lead()
 
-    ((kind, reason, note),) = world.events
+    ((about, kind, reason, _, note),) = world.events
+    assert (about.kind, about.namespace, about.name) == ("ConfigMap", "mw", "makeway-tolerations")
     assert (kind, reason) == ("Warning", "TolerationOutlivesClass")
     assert note.startswith("PriorityClass steady is gone; its annotations still exempt 1 pod of it")
     assert (
@@ -216,7 +213,7 @@ async def test_a_class_that_goes_before_it_was_written_is_written_by_whoever_lea
     await world.lead()
 
     assert world.api.data == {"steady": entry_of(STEADY)}
-    assert [reason for _, reason, _ in world.events] == ["TolerationOutlivesClass"]
+    assert [event.reason for event in world.events] == ["TolerationOutlivesClass"]
 
 
 def test_classes_that_a_new_list_does_not_have_are_gone() -> None:
@@ -269,7 +266,7 @@ async def test_a_record_that_cannot_be_used_any_more_leaves_the_last_one_in_forc
     if not deleted:
         await world.lead()
         assert world.api.writes == 0
-        assert [reason for _, reason, _ in world.events] == [
+        assert [event.reason for event in world.events] == [
             "TolerationRecordUnreadable",
             "TolerationOutlivesClass",
         ]
@@ -310,8 +307,8 @@ async def test_a_class_that_leaves_a_full_record_is_told(monkeypatch: pytest.Mon
     await world.lead()
 
     assert list(world.api.data) == ["other"]
-    assert world.events[0][1] == "TolerationRecordFull"
-    assert "PriorityClass steady is not on it any more" in world.events[0][2]
+    assert world.events[0].reason == "TolerationRecordFull"
+    assert "PriorityClass steady is not on it any more" in world.events[0].note
     assert world.chosen() == ["a", "b"]
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from makeway.core.k8s.event import EventType, Regarding
 from makeway.core.k8s.objects import PriorityClass
 from makeway.core.policy.delay import PREEMPTION_DELAY
 from makeway.planner.service.configuration.warnings import MOST_VALUES, Warnings
 from makeway.planner.snapshot.changes import PutPriorityClass, RemovePriorityClass
 from makeway.planner.snapshot.state import Snapshot
+from recorded_events import RecordedEvents
 from unit.planner.building import make_class
 
 
@@ -17,12 +17,9 @@ class Recorder:
     """Warnings of a planner, and its Events."""
 
     def __init__(self) -> None:
-        self.events: list[tuple[str, EventType, str, str]] = []
+        self.events = RecordedEvents()
         self.snapshot = Snapshot()
-        self.warnings = Warnings(self.snapshot, self)
-
-    def record(self, about: Regarding, event_type: EventType, reason: str, action: str, note: str) -> None:
-        self.events.append((f"{about.kind} {about.name}", event_type, reason, note))
+        self.warnings = Warnings(self.snapshot, self.events)
 
     def put(self, priority_class: PriorityClass) -> None:
         """Let a class be so, and the planner that leads look at it."""
@@ -41,8 +38,8 @@ def test_a_toleration_that_cannot_be_read_is_told_on_its_class() -> None:
 
     world.put(make_class("steady", "a", 30))
 
-    ((about, event_type, reason, note),) = world.events
-    assert (about, event_type, reason) == ("PriorityClass steady", "Warning", "TolerationUnreadable")
+    ((about, event_type, reason, _, note),) = world.events
+    assert (about.name, event_type, reason) == ("steady", "Warning", "TolerationUnreadable")
     assert "minimum-preemptable-priority: 'a' is not a whole number of 32 bits" in note
 
 
@@ -53,9 +50,9 @@ def test_a_delay_that_cannot_be_read_is_told_on_its_class_beside_its_toleration(
     world.put(both)
     world.put(both)
 
-    (_, _, first, _), (about, event_type, second, note) = world.events
-    assert (first, second) == ("TolerationUnreadable", "DelayUnreadable")
-    assert (about, event_type) == ("PriorityClass hasty", "Warning")
+    first, (about, event_type, second, _, note) = world.events
+    assert (first.reason, second) == ("TolerationUnreadable", "DelayUnreadable")
+    assert (about.kind, about.name, event_type) == ("PriorityClass", "hasty", "Warning")
     assert "'soon' is no duration; expected a duration such as 30s or 5m, at most 1h; until it is" in note
 
 
@@ -85,7 +82,7 @@ def test_a_planner_that_begins_to_lead_tells_what_cannot_be_read_then() -> None:
 
     world.warnings.tell()
 
-    assert [about for about, *_ in world.events] == ["PriorityClass steady"]
+    assert [event.about.name for event in world.events] == ["steady"]
 
 
 def test_a_class_made_anew_is_told_anew() -> None:

@@ -11,28 +11,19 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from makeway.core.config.document import ConfigError
-from makeway.core.k8s.event import NOTE_LIMIT, EventType, Regarding, cut
+from makeway.core.k8s.event import NOTE_LIMIT, cut
 from makeway.core.k8s.objects import ConfigMap, Metadata
 from makeway.core.policy.document import Policy, parse_policy
 from makeway.runtime.config import Config, ConfigContent, ConfigKind, revision_of
 from makeway.runtime.config_events import ConfigEvents
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.config_sources import ConfigMapSource, FileSource
+from recorded_events import RecordedEvents
 
 HEAD = "apiVersion: makeway.dev/v1\nkind: Policy\n"
 OBSERVE = HEAD + "mode: observe\n"
 PROTECT = HEAD + "protection: {namespaces: [kube-system]}\n"
 BAD = HEAD + "mode: enforced\n"
-
-
-class Recorder:
-    """Takes Events."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[EventType, str, str]] = []
-
-    def record(self, about: Regarding, event_type: EventType, reason: str, action: str, note: str) -> None:
-        self.events.append((event_type, reason, note))
 
 
 class World:
@@ -43,7 +34,7 @@ class World:
         metrics = ConfigMetrics(self.registry)
         kind = ConfigKind("policy", "policy.yaml", parse_policy, Policy())
         self.config: Config[Policy] = Config(kind, metrics, remembered=remembered)
-        self.recorder = Recorder()
+        self.recorder = RecordedEvents()
         self.events = ConfigEvents(self.config, self.recorder)
         self.events.begin()
         self.source = ConfigMapSource(
@@ -88,7 +79,7 @@ def test_an_accepted_text_is_in_force_and_said_so() -> None:
 
     assert (world.config.current.mode, world.config.unsynced()) == ("observe", "")
     assert world.config.revision == revision_of(OBSERVE)
-    assert [event[:2] for event in world.recorder.events] == [("Normal", "ConfigAccepted")]
+    assert [event[1:3] for event in world.recorder] == [("Normal", "ConfigAccepted")]
     assert world.metric("last_reload_successful") == 1
     assert world.metric("info", revision=world.config.revision) == 1
 
@@ -100,7 +91,7 @@ def test_a_refused_text_leaves_the_last_good_one_in_force_and_says_what_is_wrong
     world.write(BAD)
 
     assert (world.config.current.mode, world.config.unsynced()) == ("observe", "")
-    event_type, reason, note = world.recorder.events[-1]
+    _, event_type, reason, _, note = world.recorder[-1]
     assert (event_type, reason) == ("Warning", "ConfigRefused")
     assert "makeway-policy/policy.yaml:3: mode: 'enforced' is not allowed; did you mean enforce?" in note
     assert f"policy {revision_of(OBSERVE)} stays effective" in note
@@ -115,7 +106,7 @@ def test_the_same_text_again_is_no_reload() -> None:
         world.write(OBSERVE)
 
     assert world.metric("reloads_total", result="accepted") == 1
-    assert len(world.recorder.events) == 1
+    assert len(world.recorder) == 1
 
 
 def test_a_key_that_is_not_there_is_refused_with_the_one_that_is_meant() -> None:
@@ -134,7 +125,7 @@ def test_a_deleted_object_protects_whom_it_protected() -> None:
     world.source.retain(set())
 
     assert world.config.current.protection.namespaces == ("kube-system",)
-    assert [event[:2] for event in world.recorder.events[1:]] == [("Warning", "ConfigGone")]
+    assert [event[1:3] for event in world.recorder[1:]] == [("Warning", "ConfigGone")]
     assert world.metric("last_reload_successful") == 0
 
     world.write(PROTECT, uid="uid-2")
@@ -158,7 +149,7 @@ def test_where_there_never_was_a_policy_none_is_needed() -> None:
     world.source.retain(set())
 
     assert (world.config.unsynced(), world.config.revision, world.config.current) == ("", "", Policy())
-    assert world.recorder.events == []
+    assert world.recorder == []
 
 
 def test_who_starts_after_a_policy_was_deleted_waits_until_it_is_said_that_there_shall_be_none() -> None:
@@ -188,12 +179,12 @@ def test_who_begins_to_speak_speaks_of_the_last_verdict_first_and_of_each_once()
     world.events.end()
     world.write(OBSERVE)
     world.write(BAD)
-    assert world.recorder.events == []
+    assert world.recorder == []
 
     world.events.begin()
     world.events.begin()
 
-    assert [event[1] for event in world.recorder.events] == ["ConfigRefused"]
+    assert [event.reason for event in world.recorder] == ["ConfigRefused"]
 
 
 def test_a_file_is_read_again_when_it_changes_and_missed_when_it_is_gone(tmp_path: Path) -> None:
@@ -272,4 +263,4 @@ def test_an_offer_without_an_object_has_no_events() -> None:
 
     world.config.offer(ConfigContent(source="policy.yaml", text=OBSERVE))
 
-    assert world.recorder.events == []
+    assert world.recorder == []

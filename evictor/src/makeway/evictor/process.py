@@ -20,7 +20,7 @@ from makeway.core.policy.document import KEY, Policy, parse_policy
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.queue_exempt import queue_exempt_namespaces
 from makeway.evictor.act.cluster import Cluster
-from makeway.evictor.act.events import Events
+from makeway.evictor.act.events import QUEUE_LIMIT, Events
 from makeway.evictor.act.following import FollowedMembers
 from makeway.evictor.act.holds import TellingOfHolds
 from makeway.evictor.act.records import OrderRecords
@@ -50,6 +50,7 @@ from makeway.runtime.config import Config, ConfigKind
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.config_sources import source_for
 from makeway.runtime.connections import OtherClusterError, connected
+from makeway.runtime.events import EventRecorder
 from makeway.runtime.process import run_until_signalled
 from makeway.runtime.queues_config import QUEUES
 from makeway.runtime.settings import ServiceSettings
@@ -131,7 +132,10 @@ async def run(
         members = FollowedMembers(api, metrics)
         tolerations = TolerationReads(api, namespace=config.namespace)
         cluster = Cluster(api, metrics, brake.fresh, members.members, tolerations.read)
-        events = Events(cluster, clock, metrics, identity)
+        recorder = EventRecorder(
+            api, "makeway.dev/evictor", identity, limit=QUEUE_LIMIT, dropped=metrics.events_dropped
+        )
+        events = Events(recorder)
         probe = ApiProbe(api, cluster_uid, clock, breaker.clock_read)
         wasted = WastedVictims(cluster, clock, breaker)
         slots = Slots(concurrency, metrics)
@@ -225,7 +229,7 @@ async def run(
             breaker_store.keep_forever(),
             members.run(),
             wasted.look_forever(),
-            events.write_forever(),
+            recorder.write_forever(),
             telling.tell_forever(),
             probe.probe_forever(),
             orders.keep_forever(),

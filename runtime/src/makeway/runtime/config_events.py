@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from makeway.core.k8s.event import EventType, Regarding
+from makeway.core.k8s.event import EventType
 from makeway.runtime.config import Config, ReloadResult
+from makeway.runtime.events import EventSink
 
 _EVENTS: Final[dict[str, tuple[EventType, str]]] = {
     "accepted": ("Normal", "ConfigAccepted"),
     "refused": ("Warning", "ConfigRefused"),
     "gone": ("Warning", "ConfigGone"),
 }
-
-
-class EventSink(Protocol):
-    """What is used of `makeway.runtime.events.EventRecorder`."""
-
-    def record(self, about: Regarding, event_type: EventType, reason: str, action: str, note: str) -> None:
-        """Queue an Event."""
 
 
 class ConfigEvents:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 from datetime import UTC, datetime
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Protocol
 
 import structlog
+from prometheus_client import Counter
 
 from makeway.core.k8s.event import EventType, Regarding, event
 from makeway.runtime.kube import ApiError, ApiUnavailable, TypedApis
-
-QUEUE_LIMIT: Final = 100
-"""Events that may wait; more are dropped. They are about configuration, not about every pod."""
 
 CLUSTER_NAMESPACE: Final = "default"
 """Where Events about objects without a namespace are kept, as Kubernetes' own."""
@@ -23,14 +21,34 @@ _TIMEOUT_SECONDS: Final = 5.0
 _log = structlog.get_logger()
 
 
-class EventRecorder:
-    """Takes Events without waiting; `write_forever` writes them. `controller`: as makeway.dev/planner."""
+class EventSink(Protocol):
+    """What is used of `EventRecorder`."""
 
-    def __init__(self, api: TypedApis, controller: str, instance: str) -> None:
+    def record(self, about: Regarding, event_type: EventType, reason: str, action: str, note: str) -> None:
+        """Queue an Event."""
+
+
+class EventRecorder:
+    """Takes Events without waiting; `write_forever` writes them."""
+
+    def __init__(
+        self,
+        api: TypedApis,
+        controller: str,
+        instance: str,
+        *,
+        limit: int = 100,
+        dropped: Counter | None = None,
+    ) -> None:
+        """`controller`: as makeway.dev/planner. `limit`: Events that may wait; more are dropped.
+
+        `dropped`: counts by `reason` what is not written; without it each is a warning in the log.
+        """
         self._api = api
         self._controller = controller
         self._instance = instance
-        self._queue: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue(QUEUE_LIMIT)
+        self._queue: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue(limit)
+        self._counter = dropped
 
     def record(self, about: Regarding, event_type: EventType, reason: str, action: str, note: str) -> None:
         """Queue an Event. `reason` and `action` are constants in CamelCase; a long `note` is cut."""
@@ -50,7 +68,7 @@ class EventRecorder:
         try:
             self._queue.put_nowait((namespace, body))
         except asyncio.QueueFull:
-            _log.warning("event_dropped", reason="queue-full", about=f"{about.kind} {about.name}")
+            self._dropped("queue-full", f"{about.kind} {about.name}")
 
     async def write_forever(self) -> NoReturn:
         """Write what is queued, one after the other, each once."""
@@ -60,4 +78,12 @@ class EventRecorder:
             try:
                 await self._api.call(create, namespace, body, timeout_seconds=_TIMEOUT_SECONDS)
             except (ApiError, ApiUnavailable) as error:
-                _log.warning("event_dropped", reason="refused", error=str(error))
+                about = body["regarding"]
+                self._dropped("refused", f"{about['kind']} {about['name']}", str(error))
+
+    def _dropped(self, reason: str, about: str, error: str = "") -> None:
+        if self._counter is None:
+            _log.warning("event_dropped", reason=reason, about=about, error=error)
+        else:
+            self._counter.labels(reason=reason).inc()
+            _log.debug("event_dropped", reason=reason, about=about, error=error)

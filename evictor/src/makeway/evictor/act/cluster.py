@@ -52,9 +52,6 @@ GROUP_API_SECONDS = 60.0
 CLASS_LASTS_SECONDS = 1.0
 """How old a read of a PriorityClass may be that a judgement rests on; as for the brake."""
 
-EVENT_TIMEOUT_SECONDS = 5.0
-"""One Event: they are best effort."""
-
 
 def _ref(pod: Pod) -> PodRef:
     return PodRef(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid)
@@ -300,17 +297,6 @@ class Cluster:
         """Remove `nominatedNodeName`, as a compare-and-set on the resourceVersion that was read."""
         patch = patches.clear_nomination(pod.metadata.uid, pod.metadata.resource_version)
         await self._patch_status("clear_nomination", _ref(pod), patch, MERGE_PATCH)
-
-    async def create_event(self, namespace: str, body: dict[str, Any]) -> None:
-        """Write one Event, once."""
-        sent = self._api.call(
-            self._api.events.create_namespaced_event,
-            namespace,
-            body,
-            field_manager=EVICTOR,
-            timeout_seconds=EVENT_TIMEOUT_SECONDS,
-        )
-        await self._calls.called("event", sent)
 
     async def _patch_status(
         self, operation: str, pod: PodRef | Victim, body: object, content_type: str

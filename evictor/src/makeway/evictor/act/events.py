@@ -1,34 +1,22 @@
 """Kubernetes Events on victims and preemptors. Best effort: they never hold up or fail an order.
 
-They are queued and written by a task of their own. A victim's Event does not name its preemptor:
-tenants must not learn each other's names (kubernetes#114923); the UID is kube-scheduler's practice.
+A victim's Event does not name its preemptor: tenants must not learn each other's names
+(kubernetes#114923); the UID is kube-scheduler's practice.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
-import secrets
-from typing import Any, Final, NoReturn
+from typing import Final
 
-import structlog
-
-from makeway.bus.messages import EvictionOrder, OrderedGroup, Outcome, PodRef, Preemptor, Victim
-from makeway.core.k8s.event import EventType, Regarding, event
+from makeway.bus.messages import EvictionOrder, OrderedGroup, Outcome, Preemptor, Victim
+from makeway.core.k8s.event import EventType, Regarding
 from makeway.core.k8s.pod_groups import GROUP, POD_GROUP_VERSIONS
 from makeway.core.text import counted
-from makeway.evictor.act.cluster import Cluster
-from makeway.evictor.metrics import EvictorMetrics
-from makeway.evictor.retry import Clock, PermanentError, TemporaryError
+from makeway.runtime.events import EventSink
 
 QUEUE_LIMIT = 1000
-"""Events that may wait to be written; more are dropped and counted. 100 orders at once make a few hundred."""
-
-CONTROLLER = "makeway.dev/evictor"
-"""Who reports, in Events."""
-
-_log = structlog.get_logger()
-
+"""Events that may wait to be written. 100 orders at once make a few hundred."""
 
 _ANSWER: Final = re.compile(r"\d{3} \w+(?=: )")
 """How a refusal of the API server begins: its status and reason."""
@@ -68,14 +56,10 @@ def _words(preemptor: Preemptor | OrderedGroup, outcome: Outcome) -> str:
 
 
 class Events:
-    """Queues Events; `write_forever` writes them."""
+    """What the Events of orders say; `recorder` writes them."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, metrics: EvictorMetrics, instance: str) -> None:
-        self._cluster = cluster
-        self._clock = clock
-        self._metrics = metrics
-        self._instance = instance
-        self._queue: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue(QUEUE_LIMIT)
+    def __init__(self, recorder: EventSink) -> None:
+        self._recorder = recorder
 
     def making_room(self, order: EvictionOrder) -> None:
         """On the preemptor, when the room cannot be made at once: something has to be tried again."""
@@ -102,8 +86,8 @@ class Events:
             note = f"Preempted by pod {order.preemptor.uid} on node {order.node}"
         else:
             note = f"Preempted since queue {order.queue} is above its maximum"
-        ref = PodRef(namespace=victim.namespace, name=victim.name, uid=victim.uid)
-        self._put(ref, "Preempted", "Preempting", note, "Normal")
+        about = Regarding(*POD, victim.namespace, victim.name, victim.uid)
+        self._recorder.record(about, "Normal", "Preempted", "Preempting", note)
 
     def ended(self, order: EvictionOrder, outcome: Outcome) -> None:
         """On the preemptor, pod or group, when its order has its outcome."""
@@ -123,41 +107,7 @@ class Events:
             note = f"No room was made on {_nodes(order)}{_begun(order, outcome)}: {outcome.reason}{words}"
             self._about(order.room_for, "PreemptionFailed", note, "Warning")
 
-    async def write_forever(self) -> NoReturn:
-        """Write what is queued, one after the other."""
-        while True:
-            namespace, body = await self._queue.get()
-            try:
-                await self._cluster.create_event(namespace, body)
-            except (TemporaryError, PermanentError) as error:
-                self._metrics.events_dropped.labels(reason="refused").inc()
-                _log.debug("event_dropped", namespace=namespace, reason=str(error))
-
     def _about(self, one: Preemptor | OrderedGroup, reason: str, note: str, event_type: EventType) -> None:
-        self._put(one, reason, "MakeWay", note, event_type)
-
-    def _put(
-        self,
-        about: PodRef | Preemptor | OrderedGroup,
-        reason: str,
-        action: str,
-        note: str,
-        event_type: EventType,
-    ) -> None:
-        version, kind = POD_GROUP if isinstance(about, OrderedGroup) else POD
-        body = event(
-            Regarding(version, kind, about.namespace, about.name, about.uid),
-            namespace=about.namespace,
-            event_type=event_type,
-            reason=reason,
-            action=action,
-            note=note,
-            controller=CONTROLLER,
-            instance=self._instance,
-            now=self._clock.now(),
-            unique=secrets.token_hex(8),
-        )
-        try:
-            self._queue.put_nowait((about.namespace, body))
-        except asyncio.QueueFull:
-            self._metrics.events_dropped.labels(reason="queue-full").inc()
+        kind = POD_GROUP if isinstance(one, OrderedGroup) else POD
+        about = Regarding(*kind, one.namespace, one.name, one.uid)
+        self._recorder.record(about, event_type, reason, "MakeWay", note)

@@ -29,7 +29,7 @@ from makeway.core.policy.toleration_record import (
 from makeway.core.text import counted
 from makeway.planner.snapshot.changes import PutTolerationRecord
 from makeway.planner.snapshot.state import Snapshot
-from makeway.runtime.config_events import EventSink
+from makeway.runtime.events import EventSink
 from makeway.runtime.kube import MERGE_PATCH, ApiError, ApiUnavailable
 from makeway.runtime.listwatch import ListWatch, ListWatchTimings, ObjectReader, Observer, Resource
 

@@ -17,9 +17,10 @@ from makeway.core.queues.parsing import Queues
 from makeway.planner.service.configuration.control import state_of
 from makeway.runtime.brake import BrakeMetrics, BrakeReader
 from makeway.runtime.config import Config, ConfigKind
-from makeway.runtime.config_events import ConfigEvents, EventSink
+from makeway.runtime.config_events import ConfigEvents
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.config_sources import source_for
+from makeway.runtime.events import EventSink
 from makeway.runtime.listwatch import ObjectReader
 from makeway.runtime.queues_config import QUEUES
 from makeway.runtime.settings import ConfigSettings

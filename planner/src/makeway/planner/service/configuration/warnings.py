@@ -13,7 +13,7 @@ from makeway.core.k8s.event import Regarding
 from makeway.core.policy.delay import UnreadableDelay, delay_of
 from makeway.core.policy.toleration import UnreadableAnnotation, toleration_of
 from makeway.planner.snapshot.state import Snapshot
-from makeway.runtime.config_events import EventSink
+from makeway.runtime.events import EventSink
 
 ROUND_SECONDS: Final = 1.0
 """Between two looks."""
