@@ -47,6 +47,7 @@ CONSTRAINTS ?=
 SUITES ?=
 CASES ?=
 WORKLOADS ?=
+BENCH ?= parts
 ROUNDS ?= 3
 MINUTES ?= 30
 SEED ?=
@@ -59,8 +60,8 @@ SIDE_BY_SIDE := --jobs=2 --output-sync=target --no-print-directory
 PYTEST := $(BIN)/$(if $(ONCE_MORE),python tests/once_more.py,pytest)
 
 .PHONY: help
-help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+help: ## List the targets (ALL=1: also those that others are made of, and what is needed now and then)
+	@awk 'BEGIN {FS = ":.*#[$(if $(ALL),#:,#)] "} /^[a-z-]+:.*#[$(if $(ALL),#:,#)] / {printf "  \033[1m%-17s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(CURDIR)/.tools/bin/uv:
 	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) not found; install Python 3.11 or newer" >&2; exit 1; }
@@ -121,20 +122,20 @@ endif
 	$(PLUGIN) go test -run '^(TestTheDiagramsShowTheTable|TestTheExportedTableIsTheTable)$$' ./orders
 
 .PHONY: lint-images
-lint-images: $(HADOLINT) ## Lint the Containerfiles
+lint-images: $(HADOLINT) #: Lint the Containerfiles
 	$(HADOLINT) images/*/Containerfile
 
 .PHONY: image-context
-image-context: setup ## Fill build/image-scheduler, from which images/scheduler/Containerfile is built
+image-context: setup #: Fill build/image-scheduler, from which images/scheduler/Containerfile is built
 	$(BIN)/python -m makeway.dev.image_context build/image-scheduler
 
 .PHONY: images
-images: image-context ## Build makeway:dev and makeway-scheduler:dev for a cluster on this machine (ENGINE=podman, KUBERNETES=1.36)
+images: image-context #: Build makeway:dev and makeway-scheduler:dev for a cluster on this machine (ENGINE=podman, KUBERNETES=1.36)
 	$(ENGINE) build -t makeway:dev -f images/makeway/Containerfile .
 	$(ENGINE) build -t makeway-scheduler:dev -f images/scheduler/Containerfile build/image-scheduler
 
 .PHONY: sbom
-sbom: image-context $(CYCLONEDX) ## Write build/sbom: what the two images are made of, as CycloneDX
+sbom: image-context $(CYCLONEDX) #: Write build/sbom: what the two images are made of, as CycloneDX
 	mkdir -p build/sbom
 	$(UV) export --frozen --all-extras --no-dev --format cyclonedx1.5 --quiet --output-file build/sbom/makeway.cdx.json > /dev/null
 	$(CYCLONEDX) bin -json -licenses -version v$(VERSION) -output build/sbom/makeway-scheduler.cdx.json build/image-scheduler/makeway-scheduler
@@ -144,24 +145,24 @@ release-dry-run: setup ## Fill build/release with all of a release that needs no
 	$(BIN)/python -m makeway.dev.release build/release --uv $(UV) $(ARGS)
 
 .PHONY: changelog
-changelog: setup ## Put the fragments of changelog.d into CHANGELOG.md, under the version of pyproject.toml
+changelog: setup #: Put the fragments of changelog.d into CHANGELOG.md, under the version of pyproject.toml
 	@! grep -q '^## $(VERSION) (' CHANGELOG.md || { echo "error: CHANGELOG.md has a section $(VERSION) already: raise the version first, see docs/releasing.md" >&2; exit 1; }
 	$(BIN)/towncrier build --yes --version $(VERSION)
 	$(BIN)/python -m makeway.dev.markdown
 
 .PHONY: vulnerabilities
-vulnerabilities: setup $(GOVULNCHECK) ## Known vulnerabilities of the dependencies; skipped where no database can be reached (ARGS=--require)
+vulnerabilities: setup $(GOVULNCHECK) #: Known vulnerabilities of the dependencies; skipped where no database can be reached (ARGS=--require)
 	$(BIN)/python -m makeway.dev.vulnerabilities --uv $(UV) --govulncheck $(GOVULNCHECK) $(ARGS)
 
 .PHONY: unit
 unit: unit-python unit-go ## Unit tests, Python and Go
 
 .PHONY: unit-python
-unit-python: setup ## The unit tests in Python alone
+unit-python: setup #: The unit tests in Python alone
 	$(PYTEST) -q -n $(WORKERS) --dist worksteal --tools=changed tests/unit
 
 .PHONY: test-tools
-test-tools: binaries ## Tests of what other tests are made with, which run on main, and on a branch that has changed it
+test-tools: binaries #: Tests of what other tests are made with, which run on main, and on a branch that has changed it
 	$(BIN)/pytest -q -n auto --dist worksteal -m tools tests/unit
 	$(BIN)/pytest -v -m "tools and not slow" tests/integration
 
@@ -173,11 +174,11 @@ minors: ## Other minors of Kubernetes: lint, build and the plugin's unit tests o
 	$(MAKE) $(SIDE_BY_SIDE) KUBERNETES=1.35 lint unit-go
 
 .PHONY: demo-oldest
-demo-oldest: ## The demo on 1.35
+demo-oldest: #: The demo on 1.35
 	$(MAKE) KUBERNETES=1.35 demo
 
 .PHONY: unit-go
-unit-go: ## The plugin's unit tests alone
+unit-go: #: The plugin's unit tests alone
 	$(PLUGIN) go test $(GO_PACKAGES)
 
 # The longest first.
@@ -200,16 +201,16 @@ gang-differential: setup ## Plans for pod groups against an exact solver, 2,000 
 	PYTHONPATH=tests $(BIN)/python -m differential.gangs $(if $(filter file,$(origin N)),,--cases $(N)) $(if $(FIRST),--first $(FIRST)) $(ARGS)
 
 .PHONY: pairs
-pairs: setup ## Features of the policy two by two in drawn clusters: planner, evictor and simulate (N=20000, FIRST=seed)
+pairs: setup #: Features of the policy two by two in drawn clusters: planner, evictor and simulate (N=20000, FIRST=seed)
 	PYTHONPATH=tests $(BIN)/python -m pairs.run $(if $(filter file,$(origin N)),,--count $(N)) $(if $(FIRST),--first $(FIRST))
 
 .PHONY: sequences
-sequences: setup ## What happens while pods wait for room: kube-scheduler and makeway side by side (N=300, FIRST=seed; 8 minutes)
+sequences: setup #: What happens while pods wait for room: kube-scheduler and makeway side by side (N=300, FIRST=seed; 8 minutes)
 	MAKEWAY_SEED=$$(first=$(if $(FIRST),$(FIRST),$$RANDOM); seq -s, $$first $$((first + $(if $(filter file,$(origin N)),300,$(N)) - 1))) \
 		$(BIN)/pytest -v -s -n 0 tests/integration/test_random_clusters.py -k "meanwhile and 300" $(ARGS)
 
 .PHONY: referee
-referee: setup ## Keep 300 requests of the integration tests, with replies and orders, for tests/referee
+referee: setup #: Keep 300 requests of the integration tests, with replies and orders, for tests/referee
 	rm -rf build/streams && MAKEWAY_KEEP_STREAMS=$(CURDIR)/build/streams $(MAKE) integration
 	PYTHONPATH=tests $(BIN)/python -m referee.choose build/streams
 
@@ -218,15 +219,15 @@ upstream-suites: setup ## kube-scheduler's own integration tests of preemption, 
 	PYTHONPATH=tests $(BIN)/python -m upstream_suites.run --suites "$(SUITES)" --cases "$(CASES)" $(ARGS)
 
 .PHONY: upstream-short
-upstream-short: setup ## A dozen cases of those tests that stand for all
+upstream-short: setup #: A dozen cases of those tests that stand for all
 	PYTHONPATH=tests $(BIN)/python -m upstream_suites.run --short
 
 .PHONY: differential-test
-differential-test: setup ## 300 fresh clusters, 300 in which two features meet, and what real clusters were answered
+differential-test: setup #: 300 fresh clusters, 300 in which two features meet, and what real clusters were answered
 	$(PYTEST) -q -n auto --dist worksteal tests/differential tests/referee tests/pairs
 
 .PHONY: protocol-test
-protocol-test: setup ## 2,000 seeds of the simulated protocol, and defects that it has to find
+protocol-test: setup #: 2,000 seeds of the simulated protocol, and defects that it has to find
 	$(PYTEST) -q -n auto --dist worksteal tests/protocol
 	PYTHONPATH=tests $(BIN)/python -m protocol.run
 
@@ -238,66 +239,55 @@ simulate-protocol: setup ## The protocol between the parts under seeded faults (
 chart: setup ## The Helm chart: lint, its unit tests, Kubernetes' own schemas, alerts (its tools are built on first use: 3 minutes)
 	$(PYTEST) -q -n auto --dist worksteal tests/chart
 
+# What `make bench BENCH=name` runs.
+# parts: benchmarks of the parts: plans by size of the cluster, the initial list, the watch, the plugin's own time
+define BENCH_parts
+$(BIN)/pytest -q tests/bench/bench_*.py --benchmark-columns=min,median,max,stddev --benchmark-group-by=func $(ARGS)
+PYTHONPATH=tests $(BIN)/python -m bench.initial_list
+$(PLUGIN) go test ./plugin ./queues -run '^$$' -bench . -benchtime 300ms
+endef
+# evictor: deletes a second and the way from order to delete, against a real API server and NATS
+BENCH_evictor = PYTHONPATH=tests $(BIN)/python -m bench.evictor_throughput $(ARGS)
+# forms: 200 preemptors on 100 full nodes by DefaultPreemption, the plugin and the nominator (ARGS="--rounds 3")
+BENCH_forms = PYTHONPATH=tests $(BIN)/python -m bench.forms $(ARGS)
+# gangs: the first plan for a gang at 110 pods a node, in pieces, against its goals (ARGS="--nodes 5000 --rounds 5")
+BENCH_gangs = PYTHONPATH=tests $(BIN)/python -m bench.gangs $(ARGS)
+# gpu-trace: gangs on the cluster of a real GPU trace, by makeway and by kube-scheduler 1.37 (downloads it; ARGS="--trace DIRECTORY")
+BENCH_gpu-trace = PYTHONPATH=tests $(BIN)/python -m bench.gpu_trace.run $(ARGS)
+# guards: what signatures and admission policies cost a preemption: two clusters in turn
+BENCH_guards = PYTHONPATH=tests $(BIN)/python -m bench.guards $(ARGS)
+# large: the planner's memory, loading and plans with uneven nodes, and with 65,000 nodes and 1.5 million pods, beside goals
+BENCH_large = PYTHONPATH=tests $(BIN)/python -m bench.large $(ARGS)
+# past: what following every preemption costs the planner, at 5,000 nodes and 150,000 pods (ARGS="--rounds 3")
+BENCH_past = PYTHONPATH=tests $(BIN)/python -m bench.short_past $(ARGS)
+# plots: draw docs/growth.svg from fresh measurements: what a plan costs, by the number of nodes
+define BENCH_plots
+mkdir -p build
+$(BIN)/pytest -q tests/bench/bench_plan.py tests/bench/bench_request.py --benchmark-json=build/plans.json
+$(PLUGIN) go test ./plugin -run '^$$' -bench PostFilter > ../build/postfilter.txt
+PYTHONPATH=tests $(BIN)/python -m bench.growth build/plans.json build/postfilter.txt docs/growth.svg
+endef
+# scheduler: kube-scheduler's own benchmark with DefaultPreemption and with MakeWay (WORKLOADS=a,b ROUNDS=3), into docs/benchmarks.md
+BENCH_scheduler = PYTHONPATH=tests $(BIN)/python -m bench.side_by_side.run --workloads "$(WORKLOADS)" --rounds $(ROUNDS) --write $(ARGS)
+# ui: the page with 5,000 nodes and 10,000 events: load times and longest tasks (ARGS="--nodes 1000")
+BENCH_ui = PYTHONPATH=tests $(BIN)/python -m bench.page $(ARGS)
+BENCHES := parts evictor forms gangs gpu-trace guards large past plots scheduler ui
+
 .PHONY: bench
-bench: setup ## Benchmarks of the parts: plans by size of the cluster, the initial list, the watch, the plugin's own time
-	$(BIN)/pytest -q tests/bench/bench_*.py --benchmark-columns=min,median,max,stddev --benchmark-group-by=func $(ARGS)
-	PYTHONPATH=tests $(BIN)/python -m bench.initial_list
-	$(PLUGIN) go test ./plugin ./queues -run '^$$' -bench . -benchtime 300ms
-
-.PHONY: bench-gangs
-bench-gangs: setup ## The first plan for a gang at 110 pods a node, in pieces, against its goals (ARGS="--nodes 5000 --rounds 5")
-	PYTHONPATH=tests $(BIN)/python -m bench.gangs $(ARGS)
-
-.PHONY: bench-plots
-bench-plots: setup ## Draw docs/growth.svg from fresh measurements: what a plan costs, by the number of nodes
-	mkdir -p build
-	$(BIN)/pytest -q tests/bench/bench_plan.py tests/bench/bench_request.py --benchmark-json=build/plans.json
-	$(PLUGIN) go test ./plugin -run '^$$' -bench PostFilter > ../build/postfilter.txt
-	PYTHONPATH=tests $(BIN)/python -m bench.growth build/plans.json build/postfilter.txt docs/growth.svg
-
-.PHONY: bench-evictor
-bench-evictor: setup ## Deletes a second and the way from order to delete, against a real API server and NATS
-	PYTHONPATH=tests $(BIN)/python -m bench.evictor_throughput $(ARGS)
-
-.PHONY: bench-guards
-bench-guards: setup ## What signatures and admission policies cost a preemption: two clusters in turn
-	PYTHONPATH=tests $(BIN)/python -m bench.guards $(ARGS)
-
-.PHONY: bench-past
-bench-past: setup ## What following every preemption costs the planner, at 5,000 nodes and 150,000 pods (ARGS="--rounds 3")
-	PYTHONPATH=tests $(BIN)/python -m bench.short_past $(ARGS)
-
-.PHONY: bench-large
-bench-large: setup ## The planner's memory, loading and plans with uneven nodes, and with 65,000 nodes and 1.5 million pods, beside goals
-	PYTHONPATH=tests $(BIN)/python -m bench.large $(ARGS)
-
-.PHONY: bench-forms
-bench-forms: setup ## 200 preemptors on 100 full nodes by DefaultPreemption, the plugin and the nominator (ARGS="--rounds 3")
-	PYTHONPATH=tests $(BIN)/python -m bench.forms $(ARGS)
-
-.PHONY: bench-ui
-bench-ui: setup ## The page with 5,000 nodes and 10,000 events: load times and longest tasks (ARGS="--nodes 1000")
-	PYTHONPATH=tests $(BIN)/python -m bench.page $(ARGS)
-
-.PHONY: bench-gpu-trace
-bench-gpu-trace: setup ## Gangs on the cluster of a real GPU trace, by makeway and by kube-scheduler 1.37 (downloads it; ARGS="--trace DIRECTORY")
-	PYTHONPATH=tests $(BIN)/python -m bench.gpu_trace.run $(ARGS)
-
-.PHONY: bench-scheduler
-bench-scheduler: setup ## kube-scheduler's own benchmark with DefaultPreemption and with MakeWay (WORKLOADS=a,b ROUNDS=3), into docs/benchmarks.md
-	PYTHONPATH=tests $(BIN)/python -m bench.side_by_side.run --workloads "$(WORKLOADS)" --rounds $(ROUNDS) --write $(ARGS)
+bench: setup ## A benchmark of docs/benchmarks.md, BENCH=evictor|forms|gangs|gpu-trace|guards|large|past|plots|scheduler|ui (default: parts)
+	$(or $(BENCH_$(BENCH)),$(error BENCH=$(BENCH): one of $(BENCHES)))
 
 .PHONY: browser
-browser: setup ## The page in a real browser; installs Debian's chromium where there is none (apt-get, as root)
+browser: setup #: The page in a real browser; installs Debian's chromium where there is none (apt-get, as root)
 	@command -v chromium-headless-shell chromium >/dev/null || { apt-get update -q && apt-get install -y -q --no-install-recommends chromium-headless-shell; }
 	$(BIN)/pytest -q tests/browser
 
 .PHONY: browser-test
-browser-test: setup ## The page in a real browser, where there is one
+browser-test: setup #: The page in a real browser, where there is one
 	$(PYTEST) -q tests/browser
 
 .PHONY: binaries
-binaries: setup ## Build the programs of control planes that the cache lacks (minutes on first use)
+binaries: setup #: Build the programs of control planes that the cache lacks (minutes on first use)
 	$(BIN)/python -m makeway.dev.build
 
 .PHONY: integration
@@ -309,7 +299,7 @@ integration-forms: binaries ## What planner and evictor do in each form of makew
 	$(BIN)/pytest -v tests/integration -m "form and not slow" $(ARGS)
 
 .PHONY: before-integration
-before-integration: setup ## `make test` without integration
+before-integration: setup #: `make test` without integration
 	$(MAKE) $(SIDE_BY_SIDE) $(CHECKS) binaries upstream-short protocol-test differential-test chart browser-test
 	$(MAKE) contract # which holds promised deadlines: nothing runs beside it
 
@@ -321,12 +311,12 @@ campaign: setup ## Break a control plane at random under load and judge it (MINU
 	PYTHONPATH=tests $(BIN)/python -m campaign.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 .PHONY: race
-race: ## Go tests with the race detector (needs a C compiler; compiles Kubernetes once more: 6 minutes)
+race: #: Go tests with the race detector (needs a C compiler; compiles Kubernetes once more: 6 minutes)
 	@command -v $$(go env CC) >/dev/null || { echo "error: the race detector needs a C compiler; install gcc, or set CC" >&2; exit 1; }
 	$(PLUGIN) CGO_ENABLED=1 go test -race $(GO_PACKAGES)
 
 .PHONY: authorship
-authorship: setup ## 500 preemptions in mode enforce, half of them refused: none is told as another scheduler's (MAKEWAY_PREEMPTIONS: so many; 5 minutes)
+authorship: setup #: 500 preemptions in mode enforce, half of them refused: none is told as another scheduler's (MAKEWAY_PREEMPTIONS: so many; 5 minutes)
 	$(BIN)/pytest -v -n 0 tests/integration/test_authorship.py -m slow $(ARGS)
 
 .PHONY: slow
@@ -340,7 +330,7 @@ FUZZ_SECONDS ?= 20
 FUZZ_TARGETS := FuzzDecodePlanRequest FuzzDecodePlanReply FuzzUnwrapOrder FuzzUnwrapOutcome FuzzUnwrapDecision FuzzUnwrapControl
 
 .PHONY: fuzz
-fuzz: setup ## Fuzz both decoders (FUZZ_SECONDS for each target); what is found is kept in plugin/wire/testdata/fuzz
+fuzz: setup #: Fuzz both decoders (FUZZ_SECONDS for each target); what is found is kept in plugin/wire/testdata/fuzz
 	cd plugin && for target in $(FUZZ_TARGETS); do go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZ_SECONDS)s -fuzzminimizetime 10x ./wire || exit 1; done
 	MAKEWAY_CORPUS_COUNT=$$((2000 * $(FUZZ_SECONDS))) MAKEWAY_CORPUS_SEED=$$RANDOM $(BIN)/pytest -q tests/contract/test_hostile_corpus.py
 
@@ -349,12 +339,12 @@ demo: setup ## A scenario on a real control plane, with a readable outcome (SCEN
 	@$(BIN)/makeway demo $(SCENARIO) $(ARGS)
 
 .PHONY: recording
-recording: setup ## Draw docs/demo.svg and demo-still.svg from a real run of the demo
+recording: setup #: Draw docs/demo.svg and demo-still.svg from a real run of the demo
 	$(BIN)/makeway dev build
 	$(BIN)/python -m makeway.dev.recording $(or $(SCENARIO),main) docs/demo.svg
 
 .PHONY: screenshots
-screenshots: setup ## Keep pictures of the page in docs/screenshots, from a real run of the demo
+screenshots: setup #: Keep pictures of the page in docs/screenshots, from a real run of the demo
 	$(BIN)/makeway dev build
 	$(BIN)/python -m makeway.dev.screenshots docs/screenshots
 
@@ -369,7 +359,7 @@ reference: setup ## Write the generated reference: schemas, AsyncAPI, golden fil
 	$(BIN)/python dev/reference.py
 
 .PHONY: lock
-lock: | $(UV) ## Update uv.lock after a change of pyproject.toml
+lock: | $(UV) #: Update uv.lock after a change of pyproject.toml
 	$(UV) lock
 
 .PHONY: clean

@@ -1,4 +1,4 @@
-"""How fast an evictor carries out orders, against a real API server and a real NATS: `make bench-evictor`.
+"""How fast an evictor carries out orders, against a real API server and NATS: `make bench BENCH=evictor`.
 
     PYTHONPATH=tests .venv/bin/python -m bench.evictor_throughput --orders 200 --victims 3 --rate 20
 

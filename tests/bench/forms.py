@@ -1,4 +1,4 @@
-"""Many preemptors at once, by DefaultPreemption, by the plugin and by the nominator: `make bench-forms`.
+"""Many preemptors at once, by DefaultPreemption, the plugin and the nominator: `make bench BENCH=forms`.
 
     PYTHONPATH=tests .venv/bin/python -m bench.forms --preemptors 200 --rounds 1
 

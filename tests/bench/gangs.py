@@ -1,4 +1,4 @@
-"""What the first plan for a gang after one changed pod takes, against its goals: `make bench-gangs`.
+"""What the first plan for a gang after one changed pod takes, against its goals: `make bench BENCH=gangs`.
 
 Clusters of full nodes in racks of 40, with 110 pods of ten priorities, every other one in a queue that is at
 its max. `plain`: members that ask for nothing else; `queue at max`: members of that queue; `one rack`: with a

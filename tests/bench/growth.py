@@ -1,4 +1,4 @@
-"""How costs grow with the cluster, drawn from what `make bench` measured: `make bench-plots`.
+"""How costs grow with the cluster, drawn from what `make bench` measured: `make bench BENCH=plots`.
 
     .venv/bin/pytest tests/bench/bench_*.py --benchmark-json=plans.json
     cd plugin && go test ./plugin -run '^$' -bench PostFilter > postfilter.txt

@@ -1,4 +1,4 @@
-"""What signatures and admission policies cost a preemption: `make bench-guards`.
+"""What signatures and admission policies cost a preemption: `make bench BENCH=guards`.
 
     PYTHONPATH=tests .venv/bin/python -m bench.guards --preemptions 100
 

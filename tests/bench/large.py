@@ -1,4 +1,4 @@
-"""Memory and time of the planner's snapshot on uneven and on very large clusters: `make bench-large`.
+"""Memory and time of the planner's snapshot on uneven and on very large clusters: `make bench BENCH=large`.
 
     PYTHONPATH=tests .venv/bin/python -m bench.large [--nodes 65000] [--pods 1500000]
 

@@ -1,4 +1,4 @@
-"""What following every preemption costs the planner: `make bench-past`.
+"""What following every preemption costs the planner: `make bench BENCH=past`.
 
     PYTHONPATH=tests .venv/bin/python -m bench.short_past --nodes 5000 --pods 150000 --rounds 3
 

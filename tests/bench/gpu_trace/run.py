@@ -1,4 +1,4 @@
-"""Gangs on the cluster of a real GPU trace, by makeway's plan and by kube-scheduler: `make bench-gpu-trace`.
+"""Gangs on the cluster of a real GPU trace, by makeway and by kube-scheduler: `make bench BENCH=gpu-trace`.
 
     PYTHONPATH=tests .venv/bin/python -m bench.gpu_trace.run --rounds 3 --fill least-allocated
 

@@ -1,6 +1,6 @@
-"""kube-scheduler's own benchmark with DefaultPreemption and with MakeWay: `make bench-scheduler`.
+"""kube-scheduler's own benchmark with DefaultPreemption and with MakeWay: `make bench BENCH=scheduler`.
 
-    make bench-scheduler WORKLOADS=PreemptionAsync/500,PreemptionBasic/1000 ROUNDS=3
+    make bench BENCH=scheduler WORKLOADS=PreemptionAsync/500,PreemptionBasic/1000 ROUNDS=3
 
 With MakeWay its planner, its evictor and a nats-server run as processes of their own on the same machine;
 API server and scheduler are one process there, as scheduler_perf has it. Rounds alternate, so that whatever
