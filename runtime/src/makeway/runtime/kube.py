@@ -1,7 +1,7 @@
 """The connection to the API server through kubernetes-asyncio: raw bytes out, a time-out on every call.
 
 The library is loaded at the first connection; no answer is read into its models (1.4 ms of CPU a pod), and
-neither its watch nor its leader election is used (docs/decisions/runtime-kubernetes-client.md). No write is
+neither its watch nor its leader election is used (docs/decisions/runtime.md). No write is
 repeated here: whoever calls knows what may be. Every failure is one of two:
 
 * `ApiError`: the server answered with a status of 400 or more (or a redirect, which is not followed);

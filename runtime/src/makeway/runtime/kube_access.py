@@ -1,7 +1,7 @@
 """Which API server, and as whom: kubernetes_asyncio.config, corrected where kubectl does otherwise.
 
 Each correction, and the library's line that it is for, is listed in
-docs/decisions/runtime-kubernetes-client.md. Sources:
+docs/decisions/runtime.md. Sources:
 https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/ and
 https://kubernetes.io/docs/reference/config-api/client-authentication.v1/.
 """

@@ -1,6 +1,6 @@
 """kubernetes-asyncio's client over a session of ours, for what its rest.py leaves out.
 
-What that is: docs/decisions/runtime-kubernetes-client.md.
+What that is: docs/decisions/runtime.md.
 
 Certificates are read again where they change, redirects are not followed, no write is sent twice, and no
 request looks for proxies or a `.netrc`.
