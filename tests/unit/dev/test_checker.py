@@ -17,7 +17,6 @@ from makeway.dev.checker.history import InForce, Streams
 from unit.dev.falsifying import MUTATIONS
 from unit.dev.recorded_history import (
     GANG,
-    PLANNER,
     SCHEDULER,
     Recording,
     at,
@@ -183,18 +182,6 @@ CORRECT: dict[str, Callable[[], Recording]] = {
 _DAEMON = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "controller": True, "name": "d", "uid": "d"}]
 
 VIOLATIONS: dict[str, tuple[str, Callable[[], Recording]]] = {
-    "a quota that takes the pod of a DaemonSet": (
-        "victim-of-quota",
-        lambda: quota(ownerReferences=_DAEMON).ended(quota_order_of(), 2.3),
-    ),
-    "a quota that takes a mirror pod": (
-        "victim-of-quota",
-        lambda: quota(annotations={"kubernetes.io/config.mirror": "x"}).ended(quota_order_of(), 2.3),
-    ),
-    "a quota that takes a system-critical pod": (
-        "victim-of-quota",
-        lambda: quota(priority=2_000_000_000).ended(quota_order_of(), 2.3),
-    ),
     "a second order of a queue while the first is live": (
         "two-live-orders",
         lambda: (
@@ -206,88 +193,9 @@ VIOLATIONS: dict[str, tuple[str, Callable[[], Recording]]] = {
         lambda: made_room().ordered(quota_order_of(2), 2.25).ended(quota_order_of(2), 5),
     ),
     "a quota order without an outcome": ("no-outcome", quota),
-    "a delete without a precondition": (
-        "delete-without-precondition",
-        lambda: (
-            pending()
-            .deleted("victim", 2.2, precondition="")
-            .ended(order_of(), 2.3)
-            .removed("victim", 3)
-            .bound("urgent", 3.1)
-        ),
-    ),
-    "a delete on condition of another UID": (
-        "delete-without-precondition",
-        lambda: (
-            pending()
-            .deleted("victim", 2.2, precondition="uid-other")
-            .ended(order_of(), 2.3)
-            .removed("victim", 3)
-            .bound("urgent", 3.1)
-        ),
-    ),
     "an eviction without any order": (
         "delete-not-ordered",
         lambda: made_room().pod("bystander", 0, priority=0).evicted("bystander", 2.2),
-    ),
-    "an eviction by the planner": (
-        "delete-by-another",
-        lambda: made_room().pod("bystander", 0, priority=0).evicted("bystander", 2.2, PLANNER),
-    ),
-    "a delete without any order": (
-        "delete-not-ordered",
-        lambda: made_room().pod("bystander", 0, priority=0).deleted("bystander", 2.2),
-    ),
-    "a delete before its order": (
-        "delete-not-ordered",
-        lambda: (
-            Recording()
-            .pod("victim", 0, priority=0, node="node-1")
-            .pod("urgent", 1, priority=1000)
-            .nominated("urgent", 1.5)
-            .deleted("victim", 1.9)
-            .ordered(order_of())
-            .ended(order_of(), 2.3)
-            .removed("victim", 3)
-            .bound("urgent", 3.1)
-        ),
-    ),
-    "a delete of the victim's namesake": (
-        "delete-not-ordered",
-        lambda: made_room().pod("victim", 3.5, priority=0, uid="uid-recreated").deleted("victim", 4),
-    ),
-    "a delete by the planner": (
-        "delete-by-another",
-        lambda: (
-            pending()
-            .deleted("victim", 2.2, PLANNER)
-            .cleared("urgent", 3)
-            .ended(order_of(), 3.1, result="cancelled")
-            .failed_scheduling("urgent", 4)
-        ),
-    ),
-    "a delete by the scheduler, which may not": (
-        "delete-by-another",
-        lambda: made_room().pod("other", 0, priority=0).deleted("other", 4, SCHEDULER),
-    ),
-    "a collection deleted by the evictor": (
-        "delete-by-another",
-        lambda: made_room().pod("other", 0, priority=0).deleted("other", 4, verb="deletecollection"),
-    ),
-    "the same pod deleted twice": ("deleted-twice", lambda: made_room().deleted("victim", 2.9)),
-    "a victim of the preemptor's priority": (
-        "victim-not-lower",
-        lambda: (
-            Recording()
-            .pod("victim", 0, priority=1000, node="node-1")
-            .pod("urgent", 1, priority=1000)
-            .nominated("urgent", 1.5)
-            .ordered(order_of())
-            .deleted("victim", 2.2)
-            .ended(order_of(), 2.3)
-            .removed("victim", 3)
-            .bound("urgent", 3.1)
-        ),
     ),
     "an equal priority where no policy turns the simple preemptor on": (
         "victim-not-lower",
@@ -323,31 +231,6 @@ VIOLATIONS: dict[str, tuple[str, Callable[[], Recording]]] = {
         "victim-of-daemonset",
         lambda: made_room_for_pinned(priority=10, victim_priority=0, victim_daemon=True),
     ),
-    "a victim for a preemptor that never was": (
-        "victim-unknown",
-        lambda: (
-            Recording()
-            .pod("victim", 0, priority=0, node="node-1")
-            .ordered(order_of())
-            .deleted("victim", 2.2)
-            .ended(order_of(), 2.3)
-        ),
-    ),
-    "a mark without a UID": (
-        "patch-without-uid",
-        lambda: (
-            pending()
-            .marked("victim", 2.1, uid="")
-            .deleted("victim", 2.2)
-            .ended(order_of(), 2.3)
-            .removed("victim", 3)
-            .bound("urgent", 3.1)
-        ),
-    ),
-    "a mark on a pod of no order": (
-        "mark-not-ordered",
-        lambda: made_room().pod("bystander", 0, priority=0, node="node-1").marked("bystander", 2.2),
-    ),
     "a mark before its order": (
         "mark-not-ordered",
         lambda: (
@@ -358,18 +241,6 @@ VIOLATIONS: dict[str, tuple[str, Callable[[], Recording]]] = {
             .marked("victim", 1.9)
             .ordered(order_of())
             .deleted("victim", 2.2)
-            .ended(order_of(), 2.3)
-            .removed("victim", 3)
-            .bound("urgent", 3.1)
-        ),
-    ),
-    "a nomination cleared that no order lists": (
-        "clear-not-ordered",
-        lambda: (
-            with_waiting_pod()
-            .ordered(order_of())
-            .deleted("victim", 2.2)
-            .cleared("waiting", 2.25)
             .ended(order_of(), 2.3)
             .removed("victim", 3)
             .bound("urgent", 3.1)
@@ -408,7 +279,6 @@ VIOLATIONS: dict[str, tuple[str, Callable[[], Recording]]] = {
             .bound("urgent", 64.3)
         ),
     ),
-    "a second order while the first is live": ("two-live-orders", lambda: second_attempt(3.05)),
     "a second order before the first's limit, where it has no outcome": (
         "two-live-orders",
         lambda: (
@@ -421,31 +291,6 @@ VIOLATIONS: dict[str, tuple[str, Callable[[], Recording]]] = {
             .bound("urgent", 65.1)
         ),
     ),
-    "a victim in two preemptors' live orders": (
-        "victim-in-two-orders",
-        lambda: rival(3.5, outcome_of_first=4),
-    ),
-    "two outcomes of one order": ("two-outcomes", lambda: made_room().ended(order_of(), 5, result="failed")),
-    "an outcome of no order": ("outcome-without-order", lambda: made_room().ended(order_of(9), 5)),
-    "an outcome before its order": (
-        "outcome-without-order",
-        lambda: (
-            pending().ended(order_of(), 1.9, result="cancelled").cleared("urgent", 2.2).bound("urgent", 3)
-        ),
-    ),
-    "an order without an outcome": (
-        "no-outcome",
-        lambda: pending().deleted("victim", 2.2).removed("victim", 3).bound("urgent", 3.1),
-    ),
-    "a nomination that stays after a failed order": (
-        "nomination-left",
-        lambda: (
-            pending()
-            .ended(order_of(), 3, result="failed")
-            .failed_scheduling("urgent", 3.5)
-            .bound("urgent", 30)
-        ),
-    ),
     "a nomination taken back too late": (
         "nomination-left",
         lambda: (
@@ -453,16 +298,6 @@ VIOLATIONS: dict[str, tuple[str, Callable[[], Recording]]] = {
             .ended(order_of(), 3, result="failed")
             .failed_scheduling("urgent", 3.5)
             .cleared("urgent", 13.5, SCHEDULER)
-        ),
-    ),
-    "a mark that stays on a living pod": (
-        "mark-left",
-        lambda: (
-            pending()
-            .marked("victim", 2.1)
-            .cleared("urgent", 3)
-            .ended(order_of(), 3.1, result="failed")
-            .failed_scheduling("urgent", 3.5)
         ),
     ),
     "a mark taken off too late": (
@@ -476,10 +311,6 @@ VIOLATIONS: dict[str, tuple[str, Callable[[], Recording]]] = {
             .unmarked("victim", 33.5)
         ),
     ),
-    "a preemptor that nobody tries after a failure": (
-        "preemptor-idle",
-        lambda: pending().cleared("urgent", 3).ended(order_of(), 3.1, result="failed"),
-    ),
     "a preemptor that is tried too late after its victims left": (
         "preemptor-idle",
         lambda: (
@@ -490,7 +321,6 @@ VIOLATIONS: dict[str, tuple[str, Callable[[], Recording]]] = {
         "preemptor-idle",
         lambda: pending().deleted("victim", 2.2).ended(order_of(), 2.3),
     ),
-    "a preemptor bound twice": ("bound-twice", lambda: made_room().bound("urgent", 4, "node-2")),
     "a gang's victims that were read too early": ("barrier-skipped", lambda: gang_made_room(read=0.5)),
     "a gang of which too few wait": (
         "gang-short",
