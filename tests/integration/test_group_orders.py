@@ -209,23 +209,6 @@ async def test_a_policy_that_refuses_one_victims_delete_keeps_all_of_them(gang: 
     assert (await gang.carried_out(await gang.group_order())).result == "succeeded"
 
 
-async def test_a_victim_that_was_made_anew_under_its_name_stays(gang: GangScene) -> None:
-    order = await gang.group_order()
-    await gang.space.delete("c", grace_seconds=0)
-    await gang.space.until_gone("c")
-    [second] = await gang.space.run(make_pod("c").on("n2"))
-
-    outcome = await gang.carried_out(order)
-
-    assert outcome.result == "succeeded"
-    assert {one.name: one.result for one in outcome.victims} == {
-        "a": "deleted",
-        "b": "deleted",
-        "c": "gone",
-    }
-    assert (await the(gang.space, "c")).metadata.uid == second.metadata.uid
-
-
 async def remove_member(gang: GangScene) -> None:
     await gang.space.delete("train-2", grace_seconds=0)
     await gang.space.until_gone("train-2")

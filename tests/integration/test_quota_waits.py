@@ -88,39 +88,6 @@ async def test_a_quota_waits_for_an_open_breaker_and_comes_down_after_its_reset(
     assert (state.last.result, state.last.evicted) == ("success", 2)
 
 
-async def test_what_may_be_left_over_is_a_share_of_what_had_to_go_at_first(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
-    await run_in_queue(space, *(1,) * 8)
-    await space.run(*(in_queue(space, f"kept{number}", 1).priority("high") for number in range(2)))
-    kept = (await space.pods())["kept0"].spec.priority or 0
-    tree = queue(space.namespace, max=0, delay="1s", miss=25)
-    async with policy(
-        crash_cluster, limits={"victimsPerOrder": 2}, protection={"minimumPriority": kept, "namespaces": []}
-    ):
-        await put_queues(crash_cluster, queues_yaml(tree))
-        state = await until_ended(crash_cluster, path(space))
-
-    assert state.last is not None
-    assert (state.last.result, state.last.evicted) == ("bestEffort", 8)
-    assert set(await living(space)) == {"kept0", "kept1"}
-
-
-async def test_a_pod_of_a_scheduler_without_the_gate_stays_and_is_named(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
-    await run_in_queue(space, 1, 1)
-    await space.run(in_queue(space, "other", 1).spec(schedulerName="volcano"))
-
-    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=0, delay="1s")))
-    state = await until_ended(crash_cluster, path(space), seconds=200)
-
-    assert state.last is not None
-    assert (state.last.result, state.last.evicted) == ("bestEffort", 2)
-    assert "1 pod of scheduler volcano" in state.last.message
-    assert set(await living(space)) == {"other"}
-
-
 async def test_a_success_is_undone_where_pods_are_made_past_the_gate(
     crash_cluster: RunningCluster, space: Space
 ) -> None:
