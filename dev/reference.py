@@ -2,7 +2,8 @@
 
 `python dev/reference.py` writes it, `--check` fails where a file is stale: golden files, JSON Schemas,
 Go's messages and the AsyncAPI document (from `makeway.dev.contract_reference`), what of the chart is
-generated, and the pages on metrics, on commands and on the plugin's arguments.
+generated, the rights that `makeway check` asks about, and the pages on metrics, on commands and on the
+plugin's arguments.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from makeway.dev import log_events
 from makeway.dev.chart_reference import generated as chart_files
 from makeway.dev.config_reference import editor_schema, reference_page
 from makeway.dev.contract_reference import generated as bus_files
+from makeway.dev.rights import generated as rights_files
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.nominator.metrics import NominatorMetrics
 from makeway.planner.metrics import STATE, PlannerMetrics
@@ -72,6 +74,7 @@ def generated() -> dict[str, bytes]:
         **bus_files(),
         **configuration_schemas(),
         **chart_files(),
+        **rights_files(),
         **{path: page.encode() for path, page in pages.items()},
     }
 

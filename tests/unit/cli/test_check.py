@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
-import yaml
 from msgspec.structs import replace
 
 from makeway.bus.component_status import ComponentStatus
@@ -25,9 +24,10 @@ from makeway.cli.check.minors import MINORS, judge_api_server, judge_schedulers
 from makeway.cli.check.place import CheckedCluster
 from makeway.cli.check.presence import not_installed
 from makeway.cli.check.result import CheckResult, lines, report_of, verdict
-from makeway.cli.check.rights import MAKEWAY, RIGHTS, Right, judge
+from makeway.cli.check.rights import Right, judge, needed
 from makeway.cli.connect.form import PARTS, Form
-from makeway.dev.paths import PLUGIN_MODULE, RBAC_MANIFESTS
+from makeway.dev.paths import PLUGIN_MODULE
+from makeway.dev.rights import granted
 from makeway.runtime.kube import ApiError
 
 if TYPE_CHECKING:
@@ -250,27 +250,12 @@ def test_a_stream_is_judged_by_its_settings_and_copies(found: dict[str, Any], st
 
 
 def test_the_rights_asked_for_are_those_that_the_manifests_grant() -> None:
-    wanted = {right for right in RIGHTS if right.wanted and right.account != "scheduler"}
-    assert wanted == granted("planner") | granted("evictor") | granted("nominator")
-    asked = {right for right in RIGHTS if right.account == "scheduler"}
-    assert asked <= granted("scheduler")
+    parts = ("planner", "evictor", "nominator", "scheduler")
 
+    asked = {right for right in needed() if right.wanted}
 
-def granted(account: str) -> set[Right]:
-    rights = set()
-    for document in yaml.safe_load_all((RBAC_MANIFESTS / f"{account}.yaml").read_text()):
-        where = document["metadata"].get("namespace", "").replace("makeway-system", MAKEWAY)
-        for rule in document.get("rules", ()):
-            # The evictor's right to read the nominator's Lease comes with the nominator.
-            whose = "evictor" if document["metadata"]["name"].startswith("makeway-evictor") else account
-            rights |= {
-                Right(whose, verb, group, resource, where, name)
-                for group in rule["apiGroups"]
-                for resource in rule["resources"]
-                for verb in rule["verbs"]
-                for name in rule.get("resourceNames", [""])
-            }
-    return rights
+    assert {right.account for right in asked} == set(parts)
+    assert asked <= {msgspec.convert(right, Right) for part in parts for right in granted(part)}
 
 
 def place(form: Form, api: object = None) -> CheckedCluster:

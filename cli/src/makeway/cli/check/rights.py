@@ -1,7 +1,6 @@
 """What the service accounts may do, against what they need: asked of the API server, which alone knows.
 
-The table says the same as charts/makeway/rbac, which a test compares; for the scheduler, only what shows that
-its roles are there at all.
+What they need is what charts/makeway/rbac grants them: rights.json is generated from it.
 """
 
 from __future__ import annotations
@@ -11,7 +10,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
+from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from makeway.cli.check.place import KUBE_SCHEDULER, CheckedCluster
 from makeway.cli.check.result import CheckResult
@@ -19,11 +21,10 @@ from makeway.cli.connect.objects import read_object
 from makeway.cli.connect.rights import may
 from makeway.core.policy.brake import CONFIGMAP
 from makeway.core.policy.breaker import CONFIGMAP as BREAKER
-from makeway.core.policy.toleration_record import CONFIGMAP as TOLERATIONS
 from makeway.runtime.kube import Api, ApiError
 
-MAKEWAY: Final = "makeway's own namespace"
-"""Stands for it in the table."""
+MAKEWAY: Final = "makeway-system"
+"""Stands for makeway's own namespace in rights, as in the manifests that grant them."""
 
 KUBE_LEASE: Final = "kube-scheduler"
 _LEASE: Final = "makeway-scheduler"
@@ -53,77 +54,36 @@ class Right:
         return f"{self.verb} {what}{name}"
 
 
-def _rights(
-    account: str, group: str, resource: str, verbs: str, *, namespace: str = "", name: str = ""
-) -> list[Right]:
-    return [Right(account, verb, group, resource, namespace, name) for verb in verbs.split()]
-
-
 _SCHEDULING: Final = "scheduling.k8s.io"
-_LEASES: Final = ("coordination.k8s.io", "leases")
-_EVENTS: Final = ("events.k8s.io", "events")
 _POLICY: Final = "makeway-policy"
-_KEYS: Final = "makeway-keys"
 
-RIGHTS: Final = (
-    *_rights("planner", "", "nodes", "list watch"),
-    *_rights("planner", "", "pods", "list watch"),
-    *_rights("planner", "", "namespaces", "list watch"),
-    *_rights("planner", "", "namespaces", "get", name="kube-system"),
-    *_rights("planner", _SCHEDULING, "priorityclasses", "list watch"),
-    *_rights("planner", "", "persistentvolumeclaims", "list watch"),
-    *_rights("planner", "", "persistentvolumes", "list watch"),
-    *_rights("planner", "storage.k8s.io", "storageclasses", "list watch"),
-    *_rights("planner", "resource.k8s.io", "deviceclasses", "list watch"),
-    *_rights("planner", "apps", "daemonsets", "list watch"),
-    *_rights("planner", "policy", "poddisruptionbudgets", "list watch"),
-    *_rights("planner", *_EVENTS, "create"),
-    *_rights("planner", *_LEASES, "create", namespace=MAKEWAY),
-    *_rights("planner", *_LEASES, "get update", namespace=MAKEWAY, name="makeway-planner"),
-    *_rights("planner", "", "configmaps", "list watch", namespace=MAKEWAY, name=_POLICY),
-    *_rights("planner", "", "configmaps", "list watch", namespace=MAKEWAY, name="makeway-queues"),
-    *_rights("planner", "", "configmaps", "get list watch", namespace=MAKEWAY, name=CONFIGMAP),
-    *_rights("planner", "", "configmaps", "list watch patch", namespace=MAKEWAY, name=TOLERATIONS),
-    *_rights("planner", "", "configmaps", "get", namespace=MAKEWAY, name=_KEYS),
-    *_rights("evictor", "", "pods", "get delete"),
-    *_rights("evictor", "", "pods/status", "patch"),
-    *_rights("evictor", "", "pods/eviction", "create"),
-    *_rights("evictor", "", "nodes", "get"),
-    *_rights("evictor", "apps", "daemonsets", "get"),
-    *_rights("evictor", _SCHEDULING, "priorityclasses", "get"),
-    *_rights("evictor", "", "namespaces", "get", name="kube-system"),
-    *_rights("evictor", *_EVENTS, "create"),
-    *_rights("evictor", "", "configmaps", "list watch", namespace=MAKEWAY, name=_POLICY),
-    *_rights("evictor", "", "configmaps", "list watch", namespace=MAKEWAY, name="makeway-queues"),
-    *_rights("evictor", "", "configmaps", "get list watch", namespace=MAKEWAY, name=CONFIGMAP),
-    *_rights("evictor", "", "configmaps", "get", namespace=MAKEWAY, name=TOLERATIONS),
-    *_rights("evictor", "", "configmaps", "get", namespace=MAKEWAY, name=_KEYS),
-    *_rights("evictor", "", "configmaps", "get patch", namespace=MAKEWAY, name=BREAKER),
-    *_rights("evictor", *_LEASES, "get", namespace="kube-system", name=_LEASE),
-    *_rights("evictor", *_LEASES, "get", namespace=MAKEWAY, name="makeway-planner"),
-    *_rights("nominator", "", "pods", "get list watch"),
-    *_rights("nominator", "", "pods/status", "patch"),
-    *_rights("nominator", "", "nodes", "get"),
-    *_rights("nominator", _SCHEDULING, "priorityclasses", "list watch"),
-    *_rights("nominator", "", "namespaces", "get", name="kube-system"),
-    *_rights("nominator", *_EVENTS, "create"),
-    *_rights("nominator", "", "configmaps", "get list watch", namespace=MAKEWAY, name=CONFIGMAP),
-    *_rights("nominator", "", "configmaps", "get", namespace=MAKEWAY, name=_KEYS),
-    *_rights("nominator", *_LEASES, "create", namespace=MAKEWAY),
-    *_rights("nominator", *_LEASES, "get update", namespace=MAKEWAY, name=_NOMINATOR),
-    *_rights("evictor", *_LEASES, "get", namespace=MAKEWAY, name=_NOMINATOR),
-    *_rights("scheduler", "", "pods/status", "patch"),
-    *_rights("scheduler", "", "pods/binding", "create"),
-    *_rights("scheduler", _SCHEDULING, "priorityclasses", "list watch"),
-    *_rights("scheduler", "", "configmaps", "get list watch", namespace=MAKEWAY, name="makeway-queues"),
-    *_rights("scheduler", "", "configmaps", "list watch", namespace=MAKEWAY, name=_POLICY),
-    *_rights("scheduler", *_LEASES, "get", namespace=MAKEWAY, name="makeway-planner"),
-    *_rights("scheduler", "", "configmaps", "list watch", namespace=MAKEWAY, name=CONFIGMAP),
-    *_rights("scheduler", "", "configmaps", "list watch", namespace=MAKEWAY, name=BREAKER),
-    *_rights("scheduler", "", "configmaps", "get", namespace=MAKEWAY, name=_KEYS),
+
+def _of_scheduler(
+    group: str, resource: str, verbs: str, *, namespace: str = "", name: str = ""
+) -> list[Right]:
+    return [Right("scheduler", verb, group, resource, namespace, name) for verb in verbs.split()]
+
+
+OTHERS: Final = (
+    *_of_scheduler("", "pods/status", "patch"),
+    *_of_scheduler("", "pods/binding", "create"),
+    *_of_scheduler(_SCHEDULING, "priorityclasses", "list watch"),
+    *_of_scheduler("", "configmaps", "get list watch", namespace=MAKEWAY, name="makeway-queues"),
+    *_of_scheduler("", "configmaps", "list watch", namespace=MAKEWAY, name=_POLICY),
+    *_of_scheduler("coordination.k8s.io", "leases", "get", namespace=MAKEWAY, name="makeway-planner"),
+    *_of_scheduler("", "configmaps", "list watch", namespace=MAKEWAY, name=CONFIGMAP),
+    *_of_scheduler("", "configmaps", "list watch", namespace=MAKEWAY, name=BREAKER),
+    *_of_scheduler("", "configmaps", "get", namespace=MAKEWAY, name="makeway-keys"),
     Right("planner", "delete", "", "pods", wanted=False),
     Right("planner", "create", "", "pods/eviction", wanted=False),
 )
+"""Of the scheduler what shows that its roles are there at all; and what planners must not do."""
+
+
+def needed() -> tuple[Right, ...]:
+    """Return every right that is asked about. Those of the other parts are generated from their manifests."""
+    written = Path(__file__).with_name("rights.json").read_bytes()
+    return (*msgspec.json.decode(written, type=tuple[Right, ...]), *OTHERS)
 
 
 _FENCES: Final = {_LEASE: "scheduler", _NOMINATOR: "nominator"}
@@ -161,7 +121,7 @@ async def rights_results(at: CheckedCluster) -> list[CheckResult]:
     parts = at.form.parts
     asked = [
         replace(right, name=KUBE_LEASE) if at.replaced and right.name == _LEASE else right
-        for right in RIGHTS
+        for right in needed()
         if right.account in parts and _FENCES.get(right.name, right.account) in parts
     ]
     limit = asyncio.Semaphore(_AT_ONCE)
