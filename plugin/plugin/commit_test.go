@@ -44,14 +44,7 @@ func TestPostFilterHandsItsCommitOverAndWaitsForNoAnswer(t *testing.T) {
 
 func TestACommitWhoseAnswerIsLostIsAskedAgainUnderItsID(t *testing.T) {
 	w, p, _ := simple(t, setup{}, nil)
-	w.eventually("the streams are followed", func() bool {
-		w.bus.mu.Lock()
-		defer w.bus.mu.Unlock()
-		return len(w.bus.follows) == 3
-	})
-	w.bus.mu.Lock()
-	w.bus.follows = nil // nor is the stream heard
-	w.bus.mu.Unlock()
+	w.deaf(3)
 	w.bus.publish = func(attempt int) (bool, error) {
 		if attempt == 1 {
 			return true, errors.New("the answer is lost")
@@ -170,9 +163,7 @@ func TestAnOrderThatAnotherProcessWroteFirstIsAdoptedInPlaceOfTheCommit(t *testi
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.bus.mu.Lock()
-	w.bus.follows = nil // it is not read yet
-	w.bus.mu.Unlock()
+	w.deaf(3) // it is not read yet
 	w.bus.put(w.plugin.engine.store.Subjects.Order(wire.KindPod, "p"), data)
 
 	w.nominated(p, "n1")

@@ -14,11 +14,7 @@ import (
 
 func TestAllProfilesOfASchedulerShareOneEngineThatEndsWithTheContext(t *testing.T) {
 	w := newWorld(t, setup{}, []*v1.Node{node("n1")})
-	w.eventually("the world's own engine has started its goroutines", func() bool {
-		w.bus.mu.Lock()
-		defer w.bus.mu.Unlock()
-		return len(w.bus.follows) == 3
-	})
+	w.following(3) // its own engine has started its goroutines
 	before := runtime.NumGoroutine()
 	ctx, cancel := context.WithCancel(w.ctx)
 	const noServer = `"natsURL": "nats://127.0.0.1:1"`

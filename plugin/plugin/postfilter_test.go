@@ -598,9 +598,7 @@ func TestALiveOrderInTheStreamIsAdoptedAndNotSuperseded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.bus.mu.Lock()
-	w.bus.follows = nil // the stream is not read as fast as the order is committed
-	w.bus.mu.Unlock()
+	w.deaf(3) // the stream is not read as fast as the order is committed
 	w.bus.put(w.plugin.engine.store.Subjects.Order(wire.KindPod, "p"), data)
 
 	w.show(p, "n1")

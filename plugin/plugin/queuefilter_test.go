@@ -290,15 +290,7 @@ func TestAPodThatItsQueueHoldsKeepsNoNominationWithoutAnOrder(t *testing.T) {
 
 func TestAHeldPodWhoseOrderHasNotBeenReadYetKeepsItsNomination(t *testing.T) {
 	w, p := heldAndNominated(t)
-	w.eventually("all streams are read, and then none", func() bool {
-		w.bus.mu.Lock()
-		defer w.bus.mu.Unlock()
-		if len(w.bus.follows) < 4 {
-			return false
-		}
-		w.bus.follows = nil
-		return true
-	})
+	w.deaf(4)
 	w.bus.put(liveOrder(w, p))
 	if !w.held(p) {
 		t.Fatal("not held")

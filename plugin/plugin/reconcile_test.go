@@ -58,9 +58,7 @@ func TestAnOrderThatIsStillThereIsLeftAlone(t *testing.T) {
 
 func TestAnOutcomeThatWasNeverReadIsLookedUp(t *testing.T) {
 	w, order := ordered(t)
-	w.bus.mu.Lock()
-	w.bus.follows = nil
-	w.bus.mu.Unlock()
+	w.deaf(3)
 	w.end(order, wire.ResultSucceeded)
 
 	w.plugin.engine.reconcile(w.ctx, late())

@@ -318,6 +318,25 @@ func (w *world) eventually(what string, true func() bool) {
 	w.t.Fatalf("never: %s", what)
 }
 
+// following waits until the engine follows its streams: three, or four with queues.
+func (w *world) following(streams int) {
+	w.t.Helper()
+	w.eventually("the streams are followed", func() bool {
+		w.bus.mu.Lock()
+		defer w.bus.mu.Unlock()
+		return len(w.bus.follows) == streams
+	})
+}
+
+// deaf has the engine, once it follows its streams, hear no message any more.
+func (w *world) deaf(streams int) {
+	w.t.Helper()
+	w.following(streams)
+	w.bus.mu.Lock()
+	defer w.bus.mu.Unlock()
+	w.bus.follows = nil
+}
+
 // recordingActivator counts activations by pod.
 type recordingActivator struct {
 	mu    sync.Mutex
