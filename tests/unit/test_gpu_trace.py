@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from bench.gpu_trace import files
 from bench.gpu_trace.cluster import NOW, Gang, question_of, world_of
-from bench.gpu_trace.files import TraceFileError, trace_files
+from bench.gpu_trace.files import TraceFileError, trace_file
 from bench.gpu_trace.outcome import Outcome, Row, broken_rule, counts_of, table
+from bench.gpu_trace.replay import HOURS, Cost, Job, Replay, Size, jobs_of
 from bench.gpu_trace.trace import Rule, TraceNode, TracePod, member_of, nodes_of, placed, pods_of
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.result import GangPlan
@@ -87,14 +89,14 @@ def test_a_member_asks_for_what_the_median_pod_with_as_many_gpus_does() -> None:
 
 def test_a_file_that_is_not_there_is_named_with_where_to_put_it(tmp_path: Path) -> None:
     with pytest.raises(TraceFileError, match=rf"{files.NODES} is not there. Put .* into {tmp_path}"):
-        trace_files(tmp_path, download=False)
+        trace_file(tmp_path, files.NODES, download=False)
 
 
 def test_a_file_with_other_content_is_refused(tmp_path: Path) -> None:
     (tmp_path / files.NODES).write_text(NODES)
 
     with pytest.raises(TraceFileError, match="has sha256"):
-        trace_files(tmp_path, download=False)
+        trace_file(tmp_path, files.NODES, download=False)
 
 
 def test_what_a_directory_lacks_is_downloaded_once_and_checked(
@@ -109,13 +111,14 @@ def test_what_a_directory_lacks_is_downloaded_once_and_checked(
 
     monkeypatch.setattr(files, "_downloaded", downloaded)
     with pytest.raises(TraceFileError, match="has sha256"):
-        trace_files(tmp_path / "cache", download=True)
+        trace_file(tmp_path / "cache", files.NODES, download=True)
     assert not (tmp_path / "cache" / files.NODES).exists()
     sums = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in contents.items()}
     monkeypatch.setattr(files, "SHA256", sums)
 
     for _ in range(2):
-        assert trace_files(tmp_path / "cache", download=True) == (NODES.splitlines(), PODS.splitlines())
+        for name, text in contents.items():
+            assert trace_file(tmp_path / "cache", name, download=True) == text.splitlines()
 
     assert asked == [files.NODES, files.NODES, files.PODS]
 
@@ -179,3 +182,26 @@ def test_the_planner_plans_on_the_cluster_as_its_objects_say() -> None:
     assert isinstance(found, GangPlan)
     assert {one.pod.uid for one in found.victims} == {"p0", "p1"}
     assert {(one.node, one.count) for one in found.placements} == {("a", 1), ("b", 1)}
+
+
+def test_a_replay_gives_one_answer_and_counts_what_evictions_cost() -> None:
+    """Two nodes of one GPU: jobs of two hours, of which later ones of higher priority evict those before."""
+    nodes = [TraceNode(name, 8_000, 8_000, 1) for name in ("a", "b")]
+    size = Size(1_000, 1_000, 1)
+    jobs = [("low", 0, 20.0, 10.0), ("mid", 500, 20.0, 11.0), ("high", 1_000, 2.0, 14.0)]
+
+    def cost() -> Cost:
+        comes = [Job(name, size, priority, hours, at) for name, priority, hours, at in jobs]
+        return Replay(nodes, "spread", "off").play(comes)
+
+    assert cost() == cost() == Cost(wasted=4.0, waiting=2.0, preemptions=1, evictions=1)
+
+
+def test_jobs_come_as_often_as_the_load_says() -> None:
+    sizes, hours = [Size(1_000, 1_000, 1), Size(1_000, 1_000, 3)], [1.0, 3.0]
+
+    jobs = list(jobs_of(sizes, hours, gpus=400, load=0.5, random=Random(1)))
+
+    assert 0.9 < sum(job.size.gpus * job.hours for job in jobs) / (0.5 * 400 * HOURS) < 1.1
+    assert [job.comes for job in jobs] == sorted(job.comes for job in jobs)
+    assert {job.priority for job in jobs} == {0, 500, 1_000}

@@ -17,9 +17,13 @@ COMMIT: Final = "50a91c7c74abe3b658188dc78ac1dd302970d40c"
 FOLDER: Final = "cluster-trace-gpu-v2023/csv"
 NODES: Final = "openb_node_list_gpu_node.csv"
 PODS: Final = "openb_pod_list_default.csv"
+SIZES: Final = "openb_pod_list_multigpu50.csv"
+"""Sizes of pods, half of whose GPUs are asked for by pods with several."""
+
 SHA256: Final = {
     NODES: "2beca64b4d3dfa342036a34b56a495c6cef9225db836c81f541282cb1df320b5",
     PODS: "1ee7ed79c27a3b0861cda8ddba86a004c6aba904caafa329a76ae93ca63834a8",
+    SIZES: "206f2f5959db30ecb7c44e7f13197c8ec50b7a35558ad3777cc3662ef0fe5373",
 }
 _TIMEOUT_SECONDS: Final = 60.0
 
@@ -28,13 +32,12 @@ class TraceFileError(Exception):
     """A file of the trace is not there or is another one. The text says what to do."""
 
 
-def trace_files(directory: Path, *, download: bool) -> tuple[list[str], list[str]]:
-    """Return the lines of the lists of nodes and of pods; download what the directory lacks.
+def trace_file(directory: Path, name: str, *, download: bool) -> list[str]:
+    """Return the lines of one of the lists; download it where the directory lacks it.
 
     Raises TraceFileError.
     """
-    nodes, pods = (_checked(directory / name, download=download) for name in (NODES, PODS))
-    return nodes.splitlines(), pods.splitlines()
+    return _checked(directory / name, download=download).splitlines()
 
 
 def _checked(path: Path, *, download: bool) -> str:

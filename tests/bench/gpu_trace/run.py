@@ -24,8 +24,9 @@ from typing import Final, get_args
 import msgspec
 
 from bench.gpu_trace.cluster import NOW, Gang, case_of, question_of, world_of
-from bench.gpu_trace.files import TraceFileError, trace_files
+from bench.gpu_trace.files import NODES, PODS, SIZES, TraceFileError, trace_file
 from bench.gpu_trace.outcome import Outcome, Row, broken_rule, counts_of, median_of, table
+from bench.gpu_trace.replay import replay, trace_of
 from bench.gpu_trace.trace import PRIORITIES, Rule, TraceNode, TracePod, member_of, nodes_of, placed, pods_of
 from differential.upstream import build
 from makeway.dev.paths import cache_directory
@@ -129,16 +130,23 @@ def described(state: State, pods: Sequence[TracePod]) -> str:
 def main() -> None:
     """Compare all gangs, and end with 1 where makeway evicts more."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--trace", type=Path, help="a directory that has the two files of the trace")
+    parser.add_argument("--trace", type=Path, help="a directory that has the files of the trace")
+    parser.add_argument("--replay", action="store_true", help="what preemptions cost as hours go by, instead")
+    parser.add_argument("--workers", type=int, default=2, help="processes of a replay")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--fill", choices=get_args(Rule), action="append", help="how nodes are chosen (all)")
     arguments = parser.parse_args()
     directory = arguments.trace or cache_directory() / "gpu-trace"
     try:
-        node_lines, pod_lines = trace_files(directory, download=arguments.trace is None)
+        node_lines, pod_lines, size_lines = (
+            trace_file(directory, name, download=arguments.trace is None) for name in (NODES, PODS, SIZES)
+        )
     except TraceFileError as error:
         sys.exit(f"error: {error}")
     nodes, pods = nodes_of(node_lines), pods_of(pod_lines)
+    if arguments.replay:
+        missed = replay(trace_of(nodes, size_lines, pod_lines), arguments.workers)
+        sys.exit("\n".join(["error: goals missed", *missed]) if missed else 0)
     program = build()
     warm_up()
     worse: list[str] = []
