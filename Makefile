@@ -33,6 +33,7 @@ GOVULNCHECK := $(CURDIR)/.tools/govulncheck-v1.9.0/govulncheck
 CYCLONEDX := $(CURDIR)/.tools/cyclonedx-gomod-v1.10.0/cyclonedx-gomod
 ACTIONLINT := $(CURDIR)/.tools/actionlint-v1.7.12/actionlint
 HADOLINT := $(CURDIR)/.tools/hadolint-2.15.1/bin/hadolint
+GOTESTSUM := $(CURDIR)/.tools/gotestsum-v1.13.0/gotestsum
 GO_PACKAGES := ./...
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 SCENARIO ?=
@@ -58,6 +59,7 @@ WORKERS := $(shell echo $$((($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2)))
 SIDE_BY_SIDE := --jobs=2 --output-sync=target --no-print-directory
 # ONCE_MORE=1: up to five tests of a stage that fail are run once more, alone; what passes then is named as flaky.
 PYTEST := $(BIN)/$(if $(ONCE_MORE),python tests/once_more.py,pytest)
+GO_TEST := $(if $(ONCE_MORE),$(GOTESTSUM) --format pkgname --rerun-fails=1 --rerun-fails-max-failures=5 --packages=,go test )$(GO_PACKAGES)
 
 .PHONY: help
 help: ## List the targets (ALL=1: also those that others are made of, and what is needed now and then)
@@ -87,6 +89,10 @@ $(CYCLONEDX):
 $(ACTIONLINT):
 	@mkdir -p $(dir $@)
 	GOBIN=$(dir $@) go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+
+$(GOTESTSUM):
+	@mkdir -p $(dir $@)
+	GOBIN=$(dir $@) go install gotest.tools/gotestsum@v1.13.0
 
 $(HADOLINT):
 	$(PYTHON) -m venv $(CURDIR)/.tools/hadolint-2.15.1
@@ -178,8 +184,8 @@ demo-oldest: #: The demo on 1.35
 	$(MAKE) KUBERNETES=1.35 demo
 
 .PHONY: unit-go
-unit-go: #: The plugin's unit tests alone
-	$(PLUGIN) go test $(GO_PACKAGES)
+unit-go: $(if $(ONCE_MORE),$(GOTESTSUM)) #: The plugin's unit tests alone
+	$(PLUGIN) $(GO_TEST)
 
 # The longest first.
 CHECKS := unit-python lint unit-go lint-images
