@@ -301,6 +301,21 @@ def test_groups_that_were_broken_are_told_where_there_are_any() -> None:
     assert not any("groups" in line for line in sentences(summed([one])))
 
 
+def test_what_victims_lose_of_their_work_is_said_where_they_lose_any() -> None:
+    one = comparison("better", 1, 3, by="fewest-victims")
+    assert one.makeway is not None
+    assert one.default_preemption is not None
+    worked = replace(
+        one,
+        makeway=replace(one.makeway, lost_work_seconds=3_600),
+        default_preemption=replace(one.default_preemption, lost_work_seconds=9_000),
+    )
+
+    said = "lost work: 2h30m by DefaultPreemption, 1h by makeway, which would have saved 1h30m "
+    assert said + "of pods of the preemptors' size" in sentences(summed([worked]))
+    assert not any("lost work" in line for line in sentences(summed([one])))
+
+
 def test_a_loss_and_an_empty_sum_are_said_as_what_they_are() -> None:
     assert "cost 1 victim more" in sentences(summed([comparison("worse", 2, 1, by="fewest-victims")]))[1]
     assert "nothing was compared" in sentences(summed([]))[0]

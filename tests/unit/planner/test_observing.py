@@ -19,7 +19,7 @@ from makeway.bus.plan import PlanRequest, Profile
 from makeway.core.comparison import Share
 from makeway.core.k8s.authorship import EVICTOR, ManagedPod
 from makeway.core.k8s.disruption import preemption_message
-from makeway.core.k8s.importance import microseconds
+from makeway.core.k8s.importance import microseconds, moment_of
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.facts import PodFacts
@@ -163,10 +163,19 @@ class Bench:
         }
         for uid in uids:
             record = self.snapshot.pods[uid]
-            spec: dict[str, Any] = {"nodeName": record.node, "priority": record.priority}
+            asked = {
+                "cpu": f"{record.requests.get('cpu', 0)}m",
+                "memory": str(record.requests.get("memory", 0)),
+            }
+            containers = [{"name": "main", "resources": {"requests": asked}}]
+            spec: dict[str, Any] = {
+                "nodeName": record.node,
+                "priority": record.priority,
+                "containers": containers,
+            }
             if group:
                 spec["schedulingGroup"] = {"podGroupName": group}
-            status = {"conditions": [condition]}
+            status = {"conditions": [condition], "startTime": moment_of(record.start_micros)}
             self.observing.put(pod_object(uid, record.labels, by=by, spec=spec, status=status))
 
     def unmark(self, *uids: str) -> None:
@@ -261,6 +270,11 @@ async def test_another_choice_is_compared_on_the_cluster_as_the_plan_saw_it() ->
     assert (theirs.node, [v.name for v in theirs.victims]) == ("n2", ["b"])
     assert (theirs.pdb_violations, theirs.highest_priority) == (1, MID)
     assert theirs.victims[0].pdb_violating
+    lost = (comparison.makeway.lost_work_seconds, theirs.lost_work_seconds)
+    size = XL * 1000 // L
+    assert lost == (size * 86_400 // 1000, size * 86_400 // 1000), (
+        "a day's, though the policy ranks not by it"
+    )
     assert comparison.evicted_after_microseconds == 40_000
     assert bench.count("comparisons", result="better") == 1
     assert bench.count("compared_pdb_violations", choice="default") == 1

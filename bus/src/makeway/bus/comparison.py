@@ -24,6 +24,8 @@ class Choice(Message, frozen=True):
     alone. `groups_broken`: groups of which some pods go and others stay, though they only go together, or
     which fall below their minCount. `priority_sum`: each priority plus 2³¹, as kube-scheduler sums them.
     `nodes`: of a choice for a PodGroup, those of its members; `node` is the first of them.
+    `lost_work_seconds`: what the victims lose of their work, in seconds of a pod of the preemptor's size,
+    whether the policy ranks by it or not.
     """
 
     node: Text
@@ -34,6 +36,7 @@ class Choice(Message, frozen=True):
     latest_start: Time | None = None
     groups_broken: Int64 = 0
     nodes: tuple[Text, ...] = ()
+    lost_work_seconds: Int64 = 0
 
 
 class ComparedGroup(Message, frozen=True):

@@ -66,8 +66,8 @@ class Judgement:
 
     Without victims it is better than every choice with one, by `highest_priority` at the latest.
     `groups_broken`: groups of which more pods go than they can spare, and others stay. `highest_victims`: how
-    many have the highest priority. `lost_work`: where the policy ranks by it. None of these is a rule of
-    kube-scheduler.
+    many have the highest priority. `lost_work`: thousandths of seconds of a pod of the preemptor's size. None
+    of these is a rule of kube-scheduler.
     """
 
     violating: frozenset[str]

@@ -208,6 +208,12 @@ class PlannerMetrics:
             "makeway, default.",
             "choice",
         )
+        self.compared_lost_work = counter(
+            "compared_lost_work_seconds",
+            "What victims lost of their work, in seconds of a pod of the preemptor's size, where there are "
+            "both choices. choice: makeway, default.",
+            "choice",
+        )
         self.comparison_records = counter(
             "comparison_records",
             "Comparisons on their way to the bus. result: written, dropped (a queue was full), failed "
@@ -298,6 +304,7 @@ class PlannerMetrics:
             return
         for label, choice in (("makeway", ours), ("default", theirs)):
             self.compared_victims.labels(label).inc(len(choice.victims))
+            self.compared_lost_work.labels(label).inc(choice.lost_work_seconds)
             self.compared_violations.labels(label).inc(choice.pdb_violations)
             self.compared_groups.labels(label).inc(choice.groups_broken)
 

@@ -6,7 +6,7 @@ Sums and words are pure; reading the stream is at the end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -20,6 +20,7 @@ from makeway.cli.history.rows import FOR, listed
 from makeway.cli.tables import Column
 from makeway.cli.text import safe
 from makeway.cli.units import compared_text, place_text
+from makeway.core.config.duration import as_text
 from makeway.core.k8s.times import api_time
 from makeway.core.text import counted
 
@@ -71,6 +72,8 @@ class Summary(msgspec.Struct, frozen=True, rename="camel"):
         saved_pdb_violations: how many fewer violations.
         groups_broken: of both choices, over the pairs.
         saved_groups: how many fewer groups would have been broken.
+        lost_work_seconds: of both choices, over the pairs, in seconds of a pod of the preemptor's size.
+        saved_work_seconds: how many fewer would have been lost.
         worse_by: where makeway would have done worse, by the rule that decides.
     """
 
@@ -84,6 +87,8 @@ class Summary(msgspec.Struct, frozen=True, rename="camel"):
     worse_by: dict[str, int] = msgspec.field(default_factory=dict)
     groups_broken: Sides = msgspec.field(default_factory=Sides)
     saved_groups: int = 0
+    lost_work_seconds: Sides = msgspec.field(default_factory=Sides)
+    saved_work_seconds: int = 0
 
 
 def summed(comparisons: Iterable[Comparison]) -> Summary:
@@ -102,6 +107,7 @@ def summed(comparisons: Iterable[Comparison]) -> Summary:
     victims = Sides(sum(len(c.victims) for c in theirs), sum(len(c.victims) for c in ours))
     broken = Sides(sum(c.groups_broken for c in theirs), sum(c.groups_broken for c in ours))
     violations = Sides(sum(c.pdb_violations for c in theirs), sum(c.pdb_violations for c in ours))
+    lost = Sides(sum(c.lost_work_seconds for c in theirs), sum(c.lost_work_seconds for c in ours))
     return Summary(
         compared=sum(results.values()),
         pairs=len(ours),
@@ -113,6 +119,8 @@ def summed(comparisons: Iterable[Comparison]) -> Summary:
         worse_by=dict(sorted(worse.items())),
         groups_broken=broken,
         saved_groups=broken.default_preemption - broken.makeway,
+        lost_work_seconds=lost,
+        saved_work_seconds=lost.default_preemption - lost.makeway,
     )
 
 
@@ -132,6 +140,8 @@ def sentences(summary: Summary) -> list[str]:
     if any(msgspec.structs.astuple(summary.groups_broken)):
         saved = _saved(summary.saved_groups, "group")
         lines.append(_sides("groups broken", summary.groups_broken, saved))
+    if any(msgspec.structs.astuple(summary.lost_work_seconds)):
+        lines.append(_lost_work(summary))
     if summary.worse_by:
         by = ", ".join(f"{count} by {safe(rule)}" for rule, count in summary.worse_by.items())
         lines.append(f"makeway would have done worse: {by}")
@@ -144,6 +154,19 @@ def _sides(what: str, sides: Sides, saved: str) -> str:
     return (
         f"{what}: {sides.default_preemption} by DefaultPreemption, {sides.makeway} by makeway, "
         f"which would have {saved}"
+    )
+
+
+def _lost_work(summary: Summary) -> str:
+    """Return what victims lose; a sum over pods of other sizes, each by the measure of its preemptor."""
+    theirs, ours, saved = (
+        as_text(timedelta(seconds=abs(seconds)))
+        for seconds in (*msgspec.structs.astuple(summary.lost_work_seconds), summary.saved_work_seconds)
+    )
+    verb = "saved" if summary.saved_work_seconds >= 0 else "cost"
+    return (
+        f"lost work: {theirs} by DefaultPreemption, {ours} by makeway, which would have {verb} {saved} "
+        "of pods of the preemptors' size"
     )
 
 

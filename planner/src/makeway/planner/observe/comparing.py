@@ -23,6 +23,7 @@ from makeway.core.comparison import (
 )
 from makeway.core.k8s.importance import NOT_STARTED, microseconds, moment_of
 from makeway.core.policy.document import GroupTerm
+from makeway.core.policy.lost_work import WHOLE
 from makeway.core.policy.rules import LOWER_PRIORITY
 from makeway.planner.observe.marks import ANYWHERE, Expected
 from makeway.planner.observe.pairing import ComparedPair
@@ -71,14 +72,15 @@ class Observed:
     """A decision in mode `observe`, as it is kept until it is known what others did.
 
     `own`: the victims of its plan, of a pod's of the best candidate, with the budgets that cover them; None
-    where there is none. `certainty`: of a plan that no scheduler asked for. `lost_work`: where that
-    decided.
+    where there is none. `certainty`: of a plan that no scheduler asked for. `lost_work`: what victims lose by
+    its measure; `ranked`: it decided.
     """
 
     decision: Decision
     own: tuple[RemovedPod, ...] | None
+    lost_work: LostWorkOf
+    ranked: bool
     certainty: Certainty | None = None
-    lost_work: LostWorkOf | None = None
 
 
 def gone(snapshot: Snapshot, pod: PodRecord) -> RemovedPod:
@@ -94,8 +96,8 @@ def observed(snapshot: Snapshot, decision: Decision, certainty: Certainty | None
     own = None if chosen is None else tuple(gone(snapshot, one.pod) for one in chosen)
     policy = snapshot.exemptions.policy.lost_work
     ranked = "lostWork" in decision.objective if decision.objective else policy.rank != "off"
-    lost_work = lost_work_of(policy, decision.needs, microseconds(decision.at)) if ranked else None
-    return Observed(decision, own, certainty, lost_work)
+    lost_work = lost_work_of(policy, decision.needs, microseconds(decision.at))
+    return Observed(decision, own, lost_work, ranked, certainty)
 
 
 def expected(snapshot: Snapshot, decision: Decision) -> Expected:
@@ -127,7 +129,7 @@ def comparison(seen: Observed, pair: ComparedPair, planner: str, now: datetime) 
     decision, allowed, certainty = seen.decision, pair.expected.allowed, seen.certainty
     if certainty is not None and not pair.evicted:
         return None
-    lost = None if seen.lost_work is None else seen.lost_work.of
+    lost = seen.lost_work.of
     ours = None if seen.own is None else judge(seen.own, allowed, lost)
     theirs = judge((mark.gone for mark in pair.evicted), allowed, lost) if pair.evicted else None
     if theirs is None and (pair.bound or (ours is None and pair.nominated_at is None)):
@@ -184,7 +186,7 @@ def _verdict(
     victims = {one.pod.uid for one in decision.chosen or ()}
     if result.nodes == pair.nodes and victims == {mark.gone.uid for mark in pair.evicted}:
         return "same", "", ""
-    of_pods = RULES if seen.lost_work is None else RULES_WITH_LOST_WORK
+    of_pods = RULES_WITH_LOST_WORK if seen.ranked else RULES
     rules = tuple(RULE_OF[term] for term in decision.objective) or of_pods
     return *compare(ours, theirs, rules), ""
 
@@ -226,6 +228,7 @@ def _choice(
         highest_priority=judgement.highest_priority if victims else 0,
         priority_sum=judgement.priority_sum,
         latest_start=None if start == NOT_STARTED else moment_of(start),
+        lost_work_seconds=judgement.lost_work // WHOLE,
     )
 
 
