@@ -1,4 +1,6 @@
-"""What preemptions cost in a cluster of a GPU trace as hours go by: `make bench-gpu-trace ARGS=--replay`.
+"""What preemptions cost in a cluster of a GPU trace, by the hour.
+
+    make bench BENCH=gpu-trace ARGS=--replay
 
 Jobs of one pod come, run for as long as one of the trace did, and leave. A job without room preempts by the
 planner's own plan, and what it evicts starts again from nothing. Two policies see the same jobs:
