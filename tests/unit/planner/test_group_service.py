@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
-from prometheus_client import CollectorRegistry
 
 from makeway.bus import codec
-from makeway.bus.commit import Offer
-from makeway.bus.decisions import DecisionRecord
 from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest, GroupPreemptor, MemberClass
 from makeway.bus.ids import request_id
 from makeway.bus.messages import API_VERSION, OrderedGroup, VictimOutcome
 from makeway.bus.plan import NodeSelection, Profile
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
-from makeway.core.policy.brake import RELEASED, Brake
+from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import OBJECTIVE, Groups, GroupTerm, Policy, PolicyLimits, Protection
-from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.offline.replaying import Replay, differences
-from makeway.planner.orders.ledger import Ledger
-from makeway.planner.plan.decision import Decision
-from makeway.planner.recording.decisions import Decisions
 from makeway.planner.recording.entries import encode_entry, pack
 from makeway.planner.recording.journal import Journal, contents
 from makeway.planner.service import handler
-from makeway.planner.service.handler import Planner
 from makeway.planner.service.searches import group_search
 from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup
 from makeway.planner.snapshot.records import NodeRecord, pod_record
 from makeway.planner.snapshot.state import Snapshot
+from unit.planner.answering import Answering
 from unit.planner.building import (
     HIGH,
     LOW,
@@ -61,59 +53,15 @@ def full(policy: Policy = DEFAULT) -> Snapshot:
     return make_snapshot(NODES, [*pods, make_pod("M", "", HIGH, 500)], policy=policy)
 
 
-class Bench:
-    """A planner for groups with everything round it that it needs."""
+class Bench(Answering):
+    """One that is asked for a group."""
 
-    def __init__(
-        self,
-        snapshot: Snapshot | None = None,
-        *,
-        unsynced: Callable[[], str] = str,
-        behind: bool = False,
-        brake: Brake = RELEASED,
-        journal: Journal | None = None,
-    ) -> None:
-        self.registry = CollectorRegistry()
-        self.ledger = Ledger()
-        self.records: list[DecisionRecord] = []
-        self.observed: list[Decision] = []
-        self.offers: list[Offer] = []
-        self.snapshot = snapshot = snapshot or full()
-        metrics = PlannerMetrics(self.registry)
-        self.decisions = Decisions(self, metrics, journal=journal)
-        planner = Planner(
-            "cluster-1",
-            "planner-1",
-            snapshot=snapshot,
-            ledger=self.ledger,
-            decisions=self.decisions,
-            metrics=metrics,
-            unsynced=unsynced,
-            behind=lambda _: behind,
-            brake=lambda: brake,
-            seal=self._seal,
-            observe=self.observed.append,
-        )
-        self.handle = partial(planner.handle, group_search(snapshot, metrics))
-
-    def _seal(self, offer: Offer) -> str:
-        self.offers.append(offer)
-        return "sealed"
-
-    async def publish_decision(self, record: DecisionRecord) -> None:
-        self.records.append(record)
+    def __init__(self, snapshot: Snapshot | None = None, **more: Any) -> None:
+        super().__init__(snapshot or full(), **more)
+        self.handle = partial(self.planner.handle, group_search(self.snapshot, self.metrics))
 
     async def ask(self, **changes: Any) -> GroupPlanReply:
         return codec.decode(GroupPlanReply, await self.handle(codec.encode(request(**changes))))
-
-    async def written(self) -> list[DecisionRecord]:
-        task = asyncio.create_task(self.decisions.write_forever())
-        await asyncio.sleep(0.1)
-        task.cancel()
-        return self.records
-
-    def count(self, name: str, **labels: str) -> float:
-        return self.registry.get_sample_value(name, labels) or 0
 
 
 def member(count: int = 2, *, cpu: str = "500m", uid: str = "M", **spec: Any) -> MemberClass:

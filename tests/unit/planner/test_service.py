@@ -11,34 +11,28 @@ from typing import Any
 
 import msgspec
 import pytest
-from prometheus_client import CollectorRegistry
 
 from makeway.bus import codec
 from makeway.bus.commit import Offer
-from makeway.bus.decisions import DecisionRecord
-from makeway.bus.errors import BusUnavailable
 from makeway.bus.ids import request_id
 from makeway.bus.messages import API_VERSION, Outcome, VictimOutcome
 from makeway.bus.plan import NodeSelection, PlanReply, PlanRequest, Profile
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.selector import Selector
-from makeway.core.policy.brake import RELEASED, Brake
+from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import DaemonSets, Policy, PolicyLimits, Protection
-from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe.reasons import PREEMPTION_LOOP
-from makeway.planner.orders.ledger import Ledger
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.node_scores import CHUNK_NODES
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
-from makeway.planner.recording.decisions import BEHIND_SECONDS, Decisions
-from makeway.planner.service.handler import Planner
 from makeway.planner.service.pending_updates import apply_forever
 from makeway.planner.service.searches import pod_search
 from makeway.planner.service.warmup import warm_up
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutDaemonSet, PutNode
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
+from unit.planner.answering import Answering
 from unit.planner.building import (
     LOW,
     XL,
@@ -62,65 +56,22 @@ POD: dict[str, Any] = {
 }
 
 
-class FakeBus:
-    """Keeps what is published; says no as often as asked."""
-
-    def __init__(self, failures: int = 0) -> None:
-        self.records: list[DecisionRecord] = []
-        self.failures = failures
-
-    async def publish_decision(self, record: DecisionRecord) -> None:
-        if self.failures:
-            self.failures -= 1
-            raise BusUnavailable("down")
-        self.records.append(record)
-
-
-class Bench:
-    """A planner with everything round it that it needs."""
+class Bench(Answering):
+    """One that is asked for a pod."""
 
     def __init__(
         self,
         snapshot: Snapshot | None = None,
         *,
-        unsynced: Callable[[], str] = str,
-        behind: bool = False,
-        brake: Brake = RELEASED,
-        limit: int = 10,
         hold_back: Callable[[Question, Plan, datetime], Plan | PlanRefusal] = lambda _, plan, now: plan,
+        **more: Any,
     ) -> None:
-        self.registry = CollectorRegistry()
-        self.metrics = PlannerMetrics(self.registry)
-        self.bus = FakeBus()
-        self.decisions = Decisions(self.bus, self.metrics, limit)
-        self.bound: set[str] = set()
-        self.ledger = Ledger(self.bound.__contains__)
-        snapshot = snapshot or make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)])
-        self.planner = Planner(
-            "cluster-1",
-            "planner-1",
-            snapshot=snapshot,
-            ledger=self.ledger,
-            decisions=self.decisions,
-            metrics=self.metrics,
-            unsynced=unsynced,
-            behind=lambda _: behind,
-            brake=lambda: brake,
-        )
-        search = pod_search(snapshot, self.ledger, self.metrics, hold_back)
+        super().__init__(snapshot or make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)]), **more)
+        search = pod_search(self.snapshot, self.ledger, self.metrics, hold_back)
         self.handle = partial(self.planner.handle, search)
 
     async def ask(self, **changes: Any) -> PlanReply:
         return codec.decode(PlanReply, await self.handle(codec.encode(request(**changes))))
-
-    async def written(self) -> list[DecisionRecord]:
-        task = asyncio.create_task(self.decisions.write_forever())
-        await asyncio.sleep(BEHIND_SECONDS + 0.05)
-        task.cancel()
-        return self.bus.records
-
-    def count(self, name: str, **labels: str) -> float:
-        return self.registry.get_sample_value(name, labels) or 0
 
 
 def request(**changes: Any) -> PlanRequest:
@@ -406,7 +357,7 @@ async def test_a_full_queue_drops_the_record_and_not_the_reply() -> None:
 
 async def test_a_record_that_the_bus_does_not_take_is_counted_and_the_next_one_is_written() -> None:
     bench = Bench()
-    bench.bus.failures = 1
+    bench.failures = 1
     await bench.ask()
     second = await bench.ask()
 
