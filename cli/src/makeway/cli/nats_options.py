@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from makeway.cli.shared_options import with_options
 from makeway.runtime.settings import (
     NatsCredsOption,
     NatsNkeyOption,
@@ -59,12 +60,8 @@ def taken_nats(options: dict[str, Any]) -> NatsSettings:
 
 def with_nats(run: Callable[..., None]) -> Callable[..., None]:
     """Make a command of a function that takes a `NatsSettings` and the command's own options."""
-    own = list(inspect.signature(run, eval_str=True).parameters.values())[1:]
 
     def start(**options: Any) -> None:
         run(taken_nats(options), **options)
 
-    start.__name__, start.__doc__ = run.__name__, run.__doc__
-    start.__signature__ = inspect.Signature([*own, *NATS_PARAMETERS])  # type: ignore[attr-defined] # read by typer
-    start.__annotations__ = {}
-    return start
+    return with_options(start, run, NATS_PARAMETERS)

@@ -47,6 +47,7 @@ from makeway.cli.connect.awaited import AwaitedApi, awaited
 from makeway.cli.connect.context import context_namespace
 from makeway.cli.connect.nats import Endpoint, NatsAddress
 from makeway.cli.errors import INTERRUPTED, UNREACHABLE, fail
+from makeway.cli.shared_options import with_options
 from makeway.runtime import logs
 from makeway.runtime.kube import Api, ApiError, ApiUnavailable, ConfigurationError
 from makeway.runtime.process import identity
@@ -301,17 +302,13 @@ def connected(run: Run) -> Callable[..., None]:
     shared = [
         one for one in inspect.signature(_shared, eval_str=True).parameters.values() if one.name != "name"
     ]
-    own = list(inspect.signature(run, eval_str=True).parameters.values())[1:]
 
     def start(**options: Any) -> None:
         installation = _shared(name=name, **{one.name: options.pop(one.name) for one in shared})
         logs.configure("text", "error", name, identity())
         raise typer.Exit(ended(run(installation, **options)) or 0)
 
-    start.__name__, start.__doc__ = run.__name__, run.__doc__
-    start.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined] # read by typer
-    start.__annotations__ = {}
-    return start
+    return with_options(start, run, shared)
 
 
 def ended(running: Coroutine[Any, Any, int | None]) -> int | None:

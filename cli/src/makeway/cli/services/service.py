@@ -14,6 +14,7 @@ from makeway.bus.exporting import exporting
 from makeway.cli.errors import fail
 from makeway.cli.extras import needed
 from makeway.cli.nats_options import NATS_PARAMETERS, taken_nats
+from makeway.cli.shared_options import with_options
 from makeway.runtime import logs
 from makeway.runtime.kube import ApiError, ApiUnavailable, ConfigurationError
 from makeway.runtime.process import identity
@@ -88,7 +89,6 @@ def service(component: str, *, listen: str, traces: bool = False) -> Callable[[R
     shared = inspect.signature(_shared, eval_str=True).parameters
 
     def command(run: Run) -> Callable[..., None]:
-        own = list(inspect.signature(run, eval_str=True).parameters.values())[1:]
         common = [
             one.replace(default=listen) if name == "listen" else one
             for name, one in shared.items()
@@ -111,9 +111,6 @@ def service(component: str, *, listen: str, traces: bool = False) -> Callable[[R
                 fail(str(error))
             raise typer.Exit(code)
 
-        start.__name__, start.__doc__ = run.__name__, run.__doc__
-        start.__signature__ = inspect.Signature([*own, *NATS_PARAMETERS, *common])  # type: ignore[attr-defined] # read by typer
-        start.__annotations__ = {}
-        return start
+        return with_options(start, run, [*NATS_PARAMETERS, *common])
 
     return command
