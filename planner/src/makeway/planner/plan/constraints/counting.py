@@ -168,6 +168,17 @@ def _ports(builder: _LayerBuilder, constraints: Constraints) -> Layer:
     return Layer(tally.key, PORT_TAKEN, tally.use, -builder.held(tally))
 
 
+def _by_key(
+    builder: _LayerBuilder, terms: Sequence[Term], bound: str
+) -> Iterator[tuple[str, tuple[Term, ...]]]:
+    """Yield the terms of each topology key, in the keys' order; what is beyond `MOST_KEYS` is left out."""
+    keys = sorted({term.topology_key for term in terms})
+    if len(keys) > MOST_KEYS:
+        builder.left_out.append(bound)
+    for key in keys[:MOST_KEYS]:
+        yield key, tuple(term for term in terms if term.topology_key == key)
+
+
 def _anti_affinity(builder: _LayerBuilder, constraints: Constraints) -> list[Layer]:
     """The preemptor's own terms, one layer a topology key."""
     if not builder.labels_ready(term.selector for term in constraints.anti_affinity):
@@ -175,12 +186,8 @@ def _anti_affinity(builder: _LayerBuilder, constraints: Constraints) -> list[Lay
         return []
     signatures = builder.snapshot.signatures
     terms = builder.resolved(constraints.anti_affinity)
-    keys = sorted({term.topology_key for term in terms})
-    if len(keys) > MOST_KEYS:
-        builder.left_out.append(bounds.POD_ANTI_AFFINITY)
     layers = []
-    for key in keys[:MOST_KEYS]:
-        mine = tuple(term for term in terms if term.topology_key == key)
+    for key, mine in _by_key(builder, terms, bounds.POD_ANTI_AFFINITY):
 
         def weigh(numbers: Ints, mine: tuple[Term, ...] = mine) -> Ints:
             weights = np.zeros(signatures.size, np.int64)
@@ -213,12 +220,8 @@ def _others_anti_affinity(builder: _LayerBuilder, constraints: Constraints) -> l
     if terms is None:
         builder.left_out.append(bounds.EXISTING_ANTI_AFFINITY)
         return []
-    keys = sorted({term.topology_key for term in terms})
-    if len(keys) > MOST_KEYS:
-        builder.left_out.append(bounds.EXISTING_ANTI_AFFINITY)
     layers = []
-    for key in keys[:MOST_KEYS]:
-        mine = tuple(term for term in terms if term.topology_key == key)
+    for key, mine in _by_key(builder, terms, bounds.EXISTING_ANTI_AFFINITY):
 
         def weigh(numbers: Ints, mine: tuple[Term, ...] = mine) -> Ints:
             weights = np.zeros(anti_affinity.size, np.int64)
