@@ -11,7 +11,8 @@ import yaml
 from hypothesis import given
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped] # it ships no types
 
-from makeway.core.policy.document import PolicyDocument, PolicySection
+from makeway.core.policy.document import PolicyDocument
+from makeway.core.policy.section import PolicySection
 from makeway.dev.config_reference import editor_schema, reference_page
 from unit.core.test_policy import HEAD, policies, refused
 

@@ -12,7 +12,7 @@ from makeway.bus import codec
 from makeway.bus.messages import Begun, EvictionOrder, Outcome, Victim
 from makeway.bus.subjects import Subjects
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
-from makeway.core.k8s.objects import Node, Pod, PodCondition, PriorityClass
+from makeway.core.k8s.objects import Namespace, Node, Pod, PodCondition, PriorityClass
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.toleration_record import NO_RECORD, TolerationRecord
@@ -70,6 +70,7 @@ class FakeCluster(Cluster):
         self.pods = {p.metadata.name: p for p in (preemptor_pod().build(), *pods)}
         self.nodes: dict[str, Node] = {NODE: make_node()}
         self.classes: dict[str, PriorityClass] = {}
+        self.namespaces: dict[str, Namespace] = {}
         self.tolerations = NO_RECORD
         self.daemonsets: dict[tuple[str, str], DaemonSetOwner] = {}
         self.group_api = PodGroupApi()
@@ -143,6 +144,10 @@ class FakeCluster(Cluster):
     async def get_priority_class(self, name: str) -> PriorityClass | None:
         await self._called("get_priority_class", name)
         return self.classes.get(name)
+
+    async def get_namespace(self, name: str) -> Namespace | None:
+        await self._called("get_namespace", name)
+        return self.namespaces.get(name)
 
     async def read_tolerations(self) -> TolerationRecord:
         await self._called("read_tolerations", "")

@@ -58,9 +58,10 @@ class EvictorMetrics:
         )
         self.api_requests = Counter(
             "makeway_evictor_api_requests",
-            "Requests to the API server. operation: get_pod, get_node, get_priority_class, get_lease, mark, "
-            "delete, evict (where disruption budgets are hard), dry_run (of either, where pods of a group go "
-            "together), get_pod_group, list_pods, clear_mark, clear_nomination, condition. result: "
+            "Requests to the API server. operation: get_pod, get_node, get_priority_class, get_namespace, "
+            "get_lease, mark, delete, evict (where disruption budgets are hard), dry_run (of either, where "
+            "pods of a group go together), get_pod_group, list_pods, clear_mark, clear_nomination, "
+            "condition. result: "
             "ok, gone (404 or another UID), temporary, permanent.",
             ["operation", "result"],
             registry=registry,

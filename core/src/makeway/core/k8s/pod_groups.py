@@ -87,7 +87,7 @@ class GroupRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is kept of a group: its parent's name, whether it is disrupted whole, its priority.
 
     `min_count`: of its gang; 0 where it is none. `leaving`: it is being deleted. `preemption_policy`: empty
-    where the feature gate PodGroupPreemptionPolicy is off, so that its pods' own counts.
+    where the feature gate PodGroupPreemptionPolicy is off, so that its pods' own counts. `labels`: its own.
     """
 
     key: GroupKey
@@ -98,6 +98,7 @@ class GroupRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     min_count: int = 0
     leaving: bool = False
     preemption_policy: str = ""
+    labels: Mapping[str, str] = {}
 
     def lets_preempt(self, own: bool) -> bool:
         """Report whether room is made for a member: as the group says, else as the member does (`own`).
@@ -133,6 +134,7 @@ def group_record(group: PodGroup, *, composite: bool = False) -> GroupRecord:
         min_count=0 if gang is None else gang.min_count,
         leaving=metadata.deletion_timestamp is not None,
         preemption_policy=spec.preemption_policy or "",
+        labels=metadata.labels or {},
     )
 
 

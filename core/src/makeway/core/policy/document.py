@@ -16,6 +16,9 @@ from msgspec import Meta
 
 from makeway.core.config.document import Document, Problem, read
 from makeway.core.policy.mode import Mode
+from makeway.core.policy.preemption import Preemption
+from makeway.core.policy.preemption_lint import rule_problems, rule_warnings
+from makeway.core.policy.section import PolicySection
 
 KEY = "policy.yaml"
 """The key of the ConfigMap that holds it."""
@@ -42,10 +45,6 @@ UnplannedPods = Literal["hold", "fallback"]
 LostWorkRank = Literal["off", "aboveSum"]
 GroupPreemptors = Literal["upstream", "hold"]
 Strategy = Literal["single,multiple", "multiple,single", "single", "multiple"]
-
-
-class PolicySection(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Base of the policy's parts."""
 
 
 class Protection(PolicySection, frozen=True):
@@ -255,10 +254,11 @@ class Policy(PolicySection, frozen=True):
         groups: Pods of a PodGroup.
         cross_node: Victims of a PodGroup on nodes that no member comes to.
         lost_work: What evicted pods lose of their work.
+        preemption: Who may preempt whom.
     """
 
     mode: Mode = "enforce"
-    namespace_modes: dict[Namespace, Mode] = {}
+    namespace_modes: dict[Namespace, Mode] = msgspec.field(default_factory=dict)
     disruption_budgets: Literal["soft", "hard"] = "soft"
     hard_budget_namespaces: tuple[NamespaceOrAll, ...] = ()
     protection: Protection = Protection()
@@ -270,6 +270,7 @@ class Policy(PolicySection, frozen=True):
     groups: Groups = Groups()
     cross_node: CrossNode = CrossNode()
     lost_work: LostWork = LostWork()
+    preemption: Preemption = Preemption()
 
     def mode_for(self, namespace: str) -> Mode:
         """Return the mode that holds for a namespace."""
@@ -291,7 +292,8 @@ class Policy(PolicySection, frozen=True):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is accepted but does nothing, or not what it seems to, a sentence each."""
-        return (*_without_effect(self, _changed(self, Policy(), "")), *_in_vain(self.limits))
+        without_effect = _without_effect(self, _changed(self, Policy(), ""))
+        return (*without_effect, *_in_vain(self.limits), *rule_warnings(self.preemption))
 
 
 def in_namespaces(namespace: str, names: Container[str]) -> bool:
@@ -327,7 +329,9 @@ def parse_policy(text: str, source: str) -> Policy:
 def lint_warnings(text: str, source: str) -> tuple[str, ...]:
     """Return the warnings of a policy that is accepted, also about settings that say what holds anyway."""
     document = read(text, source, PolicyDocument)
-    return (*_without_effect(document.value, document.places), *_in_vain(document.value.limits))
+    policy = document.value
+    without_effect = _without_effect(policy, document.places)
+    return (*without_effect, *_in_vain(policy.limits), *rule_warnings(policy.preemption))
 
 
 def _without_effect(policy: Policy, written: Container[str]) -> Iterator[str]:
@@ -383,6 +387,7 @@ def _changed(section: PolicySection, default: PolicySection, path: str) -> set[s
 def _contradictions(document: Document[PolicyDocument]) -> Iterator[Problem]:
     """What is wrong although each value by itself is right."""
     policy = document.value
+    yield from rule_problems(document, policy.preemption)
     listed = document.is_sound("hardBudgetNamespaces")
     if policy.disruption_budgets == "hard" and not policy.hard_budget_namespaces and listed:
         yield document.problem(

@@ -20,6 +20,9 @@ NO_PREEMPTOR: Final = -(2**40)
 FOREVER: Final = 2**62
 """`until` where time alone changes nothing, in microseconds since 1970."""
 
+LATEST: Final = 250_000_000_000 * 1_000_000
+"""A moment in the year 9892: what lasts longer lasts for ever, since no datetime holds it."""
+
 PREEMPTION_TOLERATION: Final = "preemption-toleration"
 MIRROR_POD: Final = "mirror-pod"
 PROTECTED_NAMESPACE: Final = "protected-namespace"
@@ -31,6 +34,9 @@ DELETE_REFUSED: Final = "delete-refused"
 TERMINATING: Final = "terminating"
 """It is being deleted already, so that evicting it frees nothing sooner."""
 
+PREEMPTION_RULE: Final = "preemption-rule"
+"""A rule of the policy's `preemption` keeps it from this preemptor."""
+
 RULES: Final = (
     PREEMPTION_TOLERATION,
     MIRROR_POD,
@@ -39,6 +45,7 @@ RULES: Final = (
     NEVER_EVICT,
     DELETE_REFUSED,
     TERMINATING,
+    PREEMPTION_RULE,
 )
 """The rules that exempt pods, by number."""
 

@@ -27,7 +27,7 @@ _UNSAID: Final = PolicyLimits(
 class Restrictions:
     """By the names that a policy, or the cluster, has for them; both are empty where nothing restricts.
 
-    `protecting`: hard budgets, and rules by which pods are never victims, whatever the preemptor's priority.
+    `protecting`: hard budgets, and rules by which pods are no victims, whatever the preemptor's priority.
     `restricting`: queues, limits, and PriorityClasses that tolerate preemption.
     """
 
@@ -47,6 +47,8 @@ def restrictions(policy: Policy, *, queues: bool, tolerating: Collection[str]) -
         ("protection.minimumPriority", protection.minimum_priority is not None),
         ("protection.neverEvictNamespaces", bool(protection.never_evict_namespaces)),
         ("hardBudgetNamespaces", bool(policy.hard_budgets)),
+        ("preemption.rules", bool(policy.preemption.rules)),
+        ("preemption.bands", bool(policy.preemption.bands)),
     )
     restricting = (
         ("limits", _is_stricter(policy.limits)),

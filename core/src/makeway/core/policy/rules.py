@@ -13,11 +13,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from makeway.core.k8s.importance import NOT_STARTED, microseconds, moment_of
 from makeway.core.k8s.objects import PriorityClass
-from makeway.core.policy import protection, toleration
+from makeway.core.k8s.times import api_time
+from makeway.core.policy import preemption, protection, toleration
 from makeway.core.policy.document import Policy
-from makeway.core.policy.exemption import NOT_EXEMPT, PREEMPTION_TOLERATION, Exemption
+from makeway.core.policy.exemption import (
+    FOREVER,
+    NOT_EXEMPT,
+    PREEMPTION_RULE,
+    PREEMPTION_TOLERATION,
+    Exemption,
+)
 from makeway.core.policy.facts import SYSTEM_CRITICAL_PRIORITY, PodFacts
+from makeway.core.policy.preemption import NOBODY, Party, PreemptionRule, Table
 from makeway.core.policy.toleration_record import NO_RECORD, TolerationRecord
 
 LOWER_PRIORITY: Final = "lower-priority"
@@ -45,21 +54,26 @@ class PreemptorFacts:
     """What rules know of the pod that needs room.
 
     `daemonset_node`: the one node that its DaemonSet has bound it to, empty where it is no such pod, or where
-    no DaemonSet proves it.
+    no DaemonSet proves it. `parties`: as the policy's `preemption` looks at it; of a group each member.
     """
 
     priority: int
     namespace: str = ""
     daemonset_node: str = ""
+    parties: tuple[Party, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PreemptionPair:
-    """What rules look at: the pod that needs room, the pod that might go, and the time."""
+    """What rules look at: the pod that needs room, the pod that might go, and the time.
+
+    `party`: the victim as the policy's `preemption` looks at it.
+    """
 
     preemptor: PreemptorFacts
     victim: PodFacts
     now: datetime
+    party: Party = NOBODY
 
 
 Rule = Callable[[PreemptionPair], Verdict]
@@ -116,6 +130,38 @@ def tolerating(classes: Mapping[str, PriorityClass], record: TolerationRecord = 
     return rule
 
 
+def in_table(table: Table) -> Rule:
+    """Make the rule that asks who may preempt whom; of members of a group, for each of them."""
+
+    def rule(pair: PreemptionPair) -> Verdict:
+        found = [preemption.first_rule(table, one, pair.party) for one in pair.preemptor.parties or (None,)]
+        start = pair.party.start_micros
+        decides = max(filter(None, found), key=lambda one: one.keeps_until(start), default=None)
+        if decides is None:
+            return Verdict(True, PREEMPTION_RULE, "no rule of preemption.rules matches")
+        until = decides.keeps_until(start)
+        ends = 0 < until < FOREVER
+        return Verdict(
+            until < microseconds(pair.now),
+            PREEMPTION_RULE,
+            _detail(decides, pair.party),
+            moment_of(until) if ends else None,
+        )
+
+    return rule
+
+
+def _detail(rule: PreemptionRule, victim: Party) -> str:
+    if rule.action == "deny":
+        return f"rule {rule.name} of preemption.rules denies it"
+    if not rule.minimum_run_time:
+        return f"rule {rule.name} of preemption.rules allows it"
+    started = victim.start_micros != NOT_STARTED
+    runs = f"runs since {api_time(moment_of(victim.start_micros))}" if started else "has not started yet"
+    least = round(rule.minimum_run_time.total_seconds(), 3)
+    return f"rule {rule.name} of preemption.rules allows it after {least:g} s, and the pod {runs}"
+
+
 def rules_in_force(
     policy: Policy, classes: Mapping[str, PriorityClass], record: TolerationRecord = NO_RECORD
 ) -> tuple[Rule, ...]:
@@ -130,7 +176,9 @@ def victim_rules(
     policy: Policy, classes: Mapping[str, PriorityClass], record: TolerationRecord = NO_RECORD
 ) -> tuple[Rule, ...]:
     """Return the rules that hold for every kind of preemption, also where equal priorities may go."""
-    return (system_critical, protected(policy), tolerating(classes, record))
+    table = policy.preemption.table
+    asked = (in_table(table),) if table else ()
+    return (system_critical, protected(policy), tolerating(classes, record), *asked)
 
 
 def exemption_of(
@@ -139,7 +187,10 @@ def exemption_of(
     classes: Mapping[str, PriorityClass],
     record: TolerationRecord = NO_RECORD,
 ) -> Exemption:
-    """Return `protected` and `tolerating` of one pod as an exemption: the planner's columns hold it. O(1)."""
+    """Return `protected` and `tolerating` of one pod as an exemption: the planner's columns hold it. O(1).
+
+    What the policy's `preemption` says depends on the preemptor, and is no part of it.
+    """
     exemption = protection.exemption_of(victim, policy.protection)
     if exemption != NOT_EXEMPT:
         return exemption

@@ -20,6 +20,7 @@ from makeway.core.k8s.objects import PriorityClass
 from makeway.core.k8s.times import api_time
 from makeway.core.policy.exemption import (
     FOREVER,
+    LATEST,
     NOT_EXEMPT,
     PREEMPTION_TOLERATION,
     Exemption,
@@ -41,8 +42,6 @@ TOLERATION_SECONDS: Final = ANNOTATION_PREFIX + "toleration-seconds"
 
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,25}")
 _MICROS: Final = 1_000_000
-_LATEST: Final = 250_000_000_000 * _MICROS
-"""A moment in the year 9892: what lasts longer lasts for ever, since no datetime holds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +148,7 @@ def _last_micros(victim: PodFacts, seconds: int) -> int:
     if seconds < 0 or victim.scheduled_micros == NOT_SCHEDULED:
         return FOREVER
     last = victim.scheduled_micros + seconds * _MICROS
-    return last if last < _LATEST else FOREVER
+    return last if last < LATEST else FOREVER
 
 
 def _detail(

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from makeway.core.k8s.objects import DaemonSet, Node, Pod, PriorityClass
+from makeway.core.k8s.objects import DaemonSet, Namespace, Node, Pod, PriorityClass
 from makeway.core.k8s.pod_groups import PodGroup
 from makeway.evictor.judge.members import GroupedPod
 from makeway.evictor.retry import TemporaryError
@@ -71,6 +71,7 @@ def _decoder(type_: type[_T]) -> Callable[[bytes], _T]:
 pod = _decoder(Pod)
 node = _decoder(Node)
 lease = _decoder(_Lease)
+namespace = _decoder(Namespace)
 priority_class = _decoder(PriorityClass)
 daemonset = _decoder(DaemonSet)
 pod_group = _decoder(PodGroup)

@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 from makeway.bus.messages import PodRef, Victim
 from makeway.core.k8s.authorship import EVICTOR
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner, daemonset_owner
-from makeway.core.k8s.objects import Node, Pod, PriorityClass
+from makeway.core.k8s.objects import Namespace, Node, Pod, PriorityClass
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, group_record
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.toleration_record import TolerationRecord
@@ -50,7 +50,7 @@ GROUP_API_SECONDS = 60.0
 """How long it is taken for granted which pod groups the API server serves."""
 
 CLASS_LASTS_SECONDS = 1.0
-"""How old a read of a PriorityClass may be that a judgement rests on; as for the brake."""
+"""How old a read of a PriorityClass or a namespace may be that a judgement rests on; as for the brake."""
 
 
 def _ref(pod: Pod) -> PodRef:
@@ -79,6 +79,7 @@ class Cluster:
         self._calls = ApiCalls(api, metrics)
         self._nodes = SharedReads(self._read_node)
         self._priority_classes = SharedReads(self._read_priority_class, lasts=CLASS_LASTS_SECONDS)
+        self._namespaces = SharedReads(self._read_namespace, lasts=CLASS_LASTS_SECONDS)
         self._leases = SharedReads(self._read_lease)
         self._daemonsets = SharedReads(self._read_daemonset)
         self._groups = SharedReads(self._read_group)
@@ -97,6 +98,10 @@ class Cluster:
     async def get_priority_class(self, name: str) -> PriorityClass | None:
         """The PriorityClass under this name, as it was at most a second ago."""
         return await self._priority_classes(name)
+
+    async def get_namespace(self, name: str) -> Namespace | None:
+        """The metadata of the namespace of this name, as it was at most a second ago."""
+        return await self._namespaces(name)
 
     async def read_tolerations(self) -> TolerationRecord:
         """What is on record of PriorityClasses that are gone, read as nodes are."""
@@ -203,6 +208,11 @@ class Cluster:
         classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
         body = await self._calls.read("get_priority_class", f"{classes}/{quote(name, safe='')}")
         return None if body is None else answers.priority_class(body)
+
+    async def _read_namespace(self, name: str) -> Namespace | None:
+        path = f"/api/v1/namespaces/{quote(name, safe='')}"
+        body = await self._calls.read("get_namespace", path, accept=METADATA_ONLY)
+        return None if body is None else answers.namespace(body)
 
     async def _read_lease(self, key: tuple[str, str]) -> Epoch | None:
         namespace, name = key

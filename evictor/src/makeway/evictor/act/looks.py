@@ -8,17 +8,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
+import msgspec
 import structlog
 
 from makeway.bus.messages import Victim
 from makeway.core.daemonset.rule import rules_for
+from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import Node, Pod, PriorityClass
 from makeway.core.k8s.pod_groups import GroupKey, group_of, membership
+from makeway.core.policy.exemption import PREEMPTION_RULE
+from makeway.core.policy.preemption import (
+    NOBODY,
+    Party,
+    Preemption,
+    Table,
+    asks_for_namespaces,
+    asks_for_queues,
+    namespace_labels,
+)
 from makeway.core.policy.rules import PreemptorFacts, Rule
-from makeway.core.queues.quota_exemption import QuotaExemption
+from makeway.core.queues.quota_exemption import QuotaExemption, kept_from_quotas
 from makeway.core.queues.quota_order import NOT_IN_QUEUE, NOT_LIMITED
 from makeway.evictor.act.reads import Reads
 from makeway.evictor.act.unit_work import UnitWork
@@ -31,6 +44,8 @@ from makeway.evictor.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
 
 _NOBODY = PreemptorFacts(0)
 """A quota has no preemptor."""
+
+_CHANGED = "the policy's rules of who may preempt whom have just changed"
 
 _log = structlog.get_logger()
 
@@ -129,7 +144,7 @@ class Looks:
             await self._reads.daemonset(pod)
             if order.is_external and pod.spec.priority_class_name:
                 priority_class = await cluster.get_priority_class(pod.spec.priority_class_name)
-        return decide.still_wanted(
+        wanted = decide.still_wanted(
             order,
             stored_at=self._work.stored_at,
             epoch=epoch,
@@ -139,6 +154,7 @@ class Looks:
             daemonsets=self._reads.daemonsets,
             priority_class=priority_class,
         )
+        return await self._with_parties(wanted, [pod])
 
     async def _by_its_group(self) -> Proceed | Stop:
         """The order against its fence, its PodGroup, members and nodes; the brake is read too."""
@@ -158,7 +174,27 @@ class Looks:
         found = membership(key, reads.groups.get)
         if found.unknown:
             return Cancelled("group-gone", found.unknown)
-        return Proceed(PreemptorFacts(found.priority or 0, group.namespace))
+        wanted = Proceed(PreemptorFacts(found.priority or 0, group.namespace))
+        return await self._with_parties(
+            wanted, self._seen[0].values(), None if record is None else record.labels
+        )
+
+    async def _with_parties(
+        self, found: Proceed | Stop, pods: Iterable[Pod | None], labels: Mapping[str, str] | None = None
+    ) -> Proceed | Stop:
+        """Add what rules of who may preempt whom look at. `labels`: of the group that preempts."""
+        if not isinstance(found, Proceed) or not self._table:
+            return found
+        there = [pod for pod in pods if pod is not None]
+        if asks_for_queues(self._table) and (unknown := self._parts.queue_guard.unknown()):
+            raise TemporaryError("unavailable", f"the queues cannot be read: {unknown}")
+        await self._reads.labels_of(pod.metadata.namespace for pod in there)
+        parties = [self._party(pod) for pod in there]
+        if labels is not None:
+            # Of members that differ in nothing that rules look at one stands for all.
+            alike = {(one.priority_class, one.queue): one._replace(labels=labels) for one in parties}
+            parties = [*alike.values()]
+        return Proceed(replace(found.preemptor, parties=tuple(parties)))
 
     async def _by_its_queue(self) -> Proceed | Stop:
         """The order against its fence and the queues; the brake is read beside it."""
@@ -192,6 +228,7 @@ class Looks:
         if self._work.terms.judged_by == "rules":
             await self._reads.priority_classes(pod.spec.priority_class_name or "" for pod in there)
             return
+        await self._reads.labels_of(pod.metadata.namespace for pod in there)
         order = self._work.order
         unit_of = {victim.uid: victim.unit for victim in order.victims if victim.unit}
         self._units_in_queue |= {
@@ -208,6 +245,9 @@ class Looks:
             policy = self._parts.mode_guard.policy
             bar = partial(self._bar_of, victim.unit)
             return decide.judge_for_quota(victim, pod, policy.protection, bar, daemonsets, group=group)
+        begun = self._units.has_begun(victim.unit)
+        if not begun and (changed := self._unread(pod)) is not None:
+            return changed
         if pod is not None and self._is_own(victim, pod):
             # The name says so; a plan may have been made before its owner made a group of that name anew.
             return Exempt(POD_GROUP, "the order names a pod of its own group as a victim")
@@ -220,6 +260,7 @@ class Looks:
             now=work.clock.now(),
             daemonsets=daemonsets,
             group=group,
+            party=self._party(pod) if pod is not None and self._table else NOBODY,
         )
         if not isinstance(verdict, Delete) or pod is None:
             return verdict
@@ -228,7 +269,7 @@ class Looks:
     def judge_as_written(self, victim: Victim) -> Delete | None:
         """Judge a victim by the facts that its order carries; None where it has to be read first."""
         preemptor = self._work.order.preemptor
-        if preemptor is None:
+        if preemptor is None or self._table:
             return None
         facts = PreemptorFacts(preemptor.priority, preemptor.namespace)
         now, rules = self._work.clock.now(), self._rules(victim, facts)
@@ -256,11 +297,41 @@ class Looks:
         """Return how long ago all victims were read."""
         return timedelta.max if self.read_at is None else self._work.clock.now() - self.read_at
 
+    @property
+    def _table(self) -> Table:
+        """The rules of who may preempt whom that are in force."""
+        return self._parts.mode_guard.policy.preemption.table
+
+    def _party(self, pod: Pod) -> Party:
+        """Return a pod as these rules look at it, with what was read last."""
+        metadata = pod.metadata
+        namespace = self._reads.namespaces.get(metadata.namespace)
+        return Party(
+            namespace_labels(metadata.namespace, None) if namespace is None else namespace,
+            metadata.labels or {},
+            pod.spec.priority_class_name or "",
+            self._parts.queue_guard.path_of(pod) if asks_for_queues(self._table) else "",
+            microseconds(pod.status.start_time),
+        )
+
+    def _unread(self, pod: Pod | None) -> Exempt | None:
+        """Return that a pod stays, where a new policy asks for what was not read before it; else None."""
+        table, preemptor = self._table, self._work.preemptor
+        namespaces = {preemptor.namespace, *([] if pod is None else [pod.metadata.namespace])}
+        unread = asks_for_namespaces(table) and not namespaces <= self._reads.namespaces.keys()
+        if table and (unread or not preemptor.parties):
+            return Exempt(PREEMPTION_RULE, _CHANGED)
+        return None
+
     def _rules(self, victim: Victim, preemptor: PreemptorFacts) -> Sequence[Rule]:
+        """Return the rules of a victim. What is left of a unit that has begun goes whoever preempts."""
+        policy = self._parts.mode_guard.policy
+        if self._units.has_begun(victim.unit):
+            policy = msgspec.structs.replace(policy, preemption=Preemption())
         return rules_for(
             preemptor,
             "" if victim.unit else self._work.order.node,
-            self._parts.mode_guard.policy,
+            policy,
             self._reads.classes,
             self._reads.record,
             own_namespace=self._parts.mode_guard.own_namespace,
@@ -277,9 +348,16 @@ class Looks:
         )
 
     def _bar_of(self, unit: str, pod: Pod) -> QuotaExemption | None:
-        """What in the queues keeps a pod; none of a group that has begun or has a pod in the queue."""
-        found = self._parts.queue_guard.bar_of(self._work.order, pod)
-        goes_with_others = unit in self._units_in_queue or self._units.has_begun(unit)
-        if found is not None and goes_with_others and found.rule in (NOT_IN_QUEUE, NOT_LIMITED):
+        """What in the queues keeps a pod; none of a group that has begun or has a pod in the queue.
+
+        Nor may a rule of who may preempt whom keep it, but of a group that has begun.
+        """
+        found, begun = self._parts.queue_guard.bar_of(self._work.order, pod), self._units.has_begun(unit)
+        goes_with_others = unit in self._units_in_queue or begun
+        if found is not None and not (goes_with_others and found.rule in (NOT_IN_QUEUE, NOT_LIMITED)):
+            return found
+        if begun or not self._table:
             return None
-        return found
+        if asks_for_namespaces(self._table) and pod.metadata.namespace not in self._reads.namespaces:
+            return QuotaExemption(PREEMPTION_RULE, _CHANGED)
+        return kept_from_quotas(self._table, self._party(pod))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -14,6 +14,7 @@ from makeway.bus.messages import OrderMember, Victim
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner, claimed_daemonset
 from makeway.core.k8s.objects import Node, Pod, PriorityClass
 from makeway.core.k8s.pod_groups import MOST_LEVELS, GroupKey, GroupRecord
+from makeway.core.policy.preemption import asks_for_namespaces, namespace_labels
 from makeway.core.policy.toleration_record import NO_RECORD
 from makeway.evictor.act.work import OrderWork
 from makeway.evictor.judge.groups import key_of
@@ -39,6 +40,8 @@ class Reads:
         self.classes: dict[str, PriorityClass] = {}
         self.record = NO_RECORD
         """What is on record of PriorityClasses that are gone."""
+        self.namespaces: dict[str, Mapping[str, str]] = {}
+        """The labels of namespaces, where rules of who may preempt whom ask for them."""
         self.daemonsets: dict[tuple[str, str], DaemonSetOwner | None] = {}
         self.groups: dict[GroupKey, GroupRecord | None] = {}
         self.group_api = PodGroupApi()
@@ -159,13 +162,24 @@ class Reads:
         self.groups[key] = record
         return record
 
+    async def labels_of(self, namespaces: Iterable[str]) -> None:
+        """Read the labels of namespaces, where rules of who may preempt whom ask for them, each once."""
+        if not asks_for_namespaces(self._work.parts.mode_guard.policy.preemption.table):
+            return
+        names = sorted(set(namespaces))
+        found = await asyncio.gather(*(self._cluster.get_namespace(name) for name in names))
+        for name, one in zip(names, found, strict=True):
+            self.namespaces[name] = namespace_labels(name, None if one is None else one.metadata.labels)
+
     async def priority_classes(self, names: Iterable[str] | None = None) -> None:
         """Read the victims' PriorityClasses, each once: whether a pod is exempt is the class's to say.
 
+        With the labels of their namespaces, where rules ask for them.
         `names`: which they are from here on; those of before where it is None.
         """
         self._class_names = self._class_names if names is None else frozenset(names) - {""}
         wanted = sorted(self._class_names)
+        await self.labels_of(victim.namespace for victim in self._work.order.victims)
         found = await asyncio.gather(*(self._cluster.get_priority_class(name) for name in wanted))
         self.classes = {name: one for name, one in zip(wanted, found, strict=True) if one is not None}
         gone = len(self.classes) < len(wanted)

@@ -13,6 +13,7 @@ from typing import Final
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.pod_groups import Membership
 from makeway.core.policy.facts import PodFacts
+from makeway.core.policy.preemption import NOBODY, Party
 
 SAME: Final = 2
 """After so many conflicts, with a pod that is judged by the same facts each time, the UID is enough."""
@@ -24,7 +25,7 @@ the label of its queue, can be written as fast as an annotation that none reads.
 
 @dataclass(frozen=True)
 class Basis:
-    """What of a pod a judgement rests on.
+    """What of a pod a judgement rests on. `party`: what rules of who may preempt whom look at.
 
     `facts`: what rules read of its labels, annotations and owners, with its priority. `group`: what its
     groups mean for it; None where they were not asked.
@@ -35,11 +36,12 @@ class Basis:
     phase: str
     facts: PodFacts
     group: Membership | None
+    party: Party
 
 
-def basis_of(pod: Pod, facts: PodFacts, group: Membership | None) -> Basis:
+def basis_of(pod: Pod, facts: PodFacts, group: Membership | None, party: Party = NOBODY) -> Basis:
     """Return what the judgement of a pod by these facts rests on."""
-    return Basis(pod.metadata.uid, pod.spec.node_name or "", pod.status.phase or "", facts, group)
+    return Basis(pod.metadata.uid, pod.spec.node_name or "", pod.status.phase or "", facts, group, party)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from makeway.core.policy.facts import (
     is_controlled,
     proven_facts,
 )
+from makeway.core.policy.preemption import NOBODY, Party
 from makeway.core.policy.rules import (
     LOWER_PRIORITY,
     SYSTEM_CRITICAL,
@@ -244,13 +245,14 @@ def judge(
     now: datetime,
     daemonsets: KnownDaemonSets = NO_DAEMONSETS,
     group: Membership | None = None,
+    party: Party = NOBODY,
 ) -> VictimVerdict:
     """Judge one victim by the pod that the API server shows under its name now.
 
     `rules`: those in force for this preemptor, over PriorityClasses that were read just now. `daemonsets`:
     with the one that the pod claims. `group`: what its groups, read just now, mean for it; None once a pod of
-    its unit has been deleted. A victim of a unit, and of an order for a group, may run on another node than
-    the order's.
+    its unit has been deleted. `party`: the pod as rules of who may preempt whom look at it. A victim of a
+    unit, and of an order for a group, may run on another node than the order's.
     """
     node = victim.node if victim.unit or order.kind == "group" else order.node
     if order.preemptor is not None and victim.uid == order.preemptor.uid:
@@ -271,7 +273,7 @@ def judge(
         if (kept := exempt_by_group(victim, group)) is not None:
             return kept
         facts = at_priority_of(facts, group.priority)
-    allowed = ask(rules, PreemptionPair(preemptor, facts, now))
+    allowed = ask(rules, PreemptionPair(preemptor, facts, now, party))
     if not allowed.removable:
         rule = allowed.rule
         if rule in _BY_PRIORITY and _goes_by_group(order, preemptor, there):
@@ -281,7 +283,7 @@ def judge(
         ):
             rule = DAEMONSET_NOT_PROVEN
         return Exempt(rule, f"{allowed.rule}: {allowed.detail}")
-    return _delete(there, facts, group)
+    return _delete(there, facts, group, party)
 
 
 def judge_as_written(
@@ -369,11 +371,11 @@ def judge_for_quota(
     return Exempt(POD_GROUP if regrouped else kept.rule, kept.detail)
 
 
-def _delete(pod: Pod, facts: PodFacts, group: Membership | None) -> Delete:
+def _delete(pod: Pod, facts: PodFacts, group: Membership | None, party: Party = NOBODY) -> Delete:
     """The verdict on a pod that may go. A pod without a node has no grace period at the API server."""
     bound = bool(pod.spec.node_name)
     grace = pod.spec.termination_grace_period_seconds or 0 if bound else 0
-    version, basis = pod.metadata.resource_version, basis_of(pod, facts, group)
+    version, basis = pod.metadata.resource_version, basis_of(pod, facts, group, party)
     return Delete(disruption_target(pod) is None, version, grace, bound, basis)
 
 

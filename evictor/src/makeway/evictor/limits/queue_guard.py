@@ -10,15 +10,20 @@ without orders of quotas nothing is lost but time.
 from __future__ import annotations
 
 from collections.abc import Callable, Set
+from typing import Final
 
 from makeway.bus.messages import EvictionOrder
 from makeway.core.k8s.objects import Pod
+from makeway.core.k8s.queue_labels import asked_for
 from makeway.core.queues.parsing import Queues
+from makeway.core.queues.placement import place
 from makeway.core.queues.quota_exemption import QuotaExemption
 from makeway.core.queues.quota_order import bar_of, unenforced
 from makeway.core.queues.tree import QueueTree
 from makeway.evictor.judge.verdicts import Refused
 from makeway.runtime.config import Config
+
+NO_QUEUES: Final = "there is no configuration of queues"
 
 
 class QueueGuard:
@@ -58,6 +63,19 @@ class QueueGuard:
             return QuotaExemption("queues-not-read", tree)
         return bar_of(tree, order.queue, pod, self._exempt_namespaces())
 
+    def unknown(self) -> str:
+        """Return why it is not known in which queue a pod is; empty where it is, or where there are none."""
+        tree = self._tree()
+        known = self._queues.current is not None or tree == NO_QUEUES
+        return "" if known or not isinstance(tree, str) else tree
+
+    def path_of(self, pod: Pod) -> str:
+        """Return the path of a pod's queue, by the last queues that were accepted; empty without any."""
+        queues = self._queues.current
+        if queues is None:
+            return ""
+        return place(queues.tree, asked_for(pod.metadata.labels or {}), pod.metadata.namespace).queue.path
+
     def _tree(self) -> QueueTree | str:
         """Return the tree that is in force, or why there is none to judge by."""
         if unsynced := self._queues.unsynced():
@@ -65,4 +83,4 @@ class QueueGuard:
         verdict, queues = self._queues.verdict, self._queues.current
         if verdict is not None and verdict.result != "accepted":
             return f"the queues as they are now are {verdict.result}: {verdict.message}"
-        return "there is no configuration of queues" if queues is None else queues.tree
+        return NO_QUEUES if queues is None else queues.tree

@@ -29,6 +29,7 @@ from makeway.bus.messages import (
 )
 from makeway.bus.plan import NodeSelection
 from makeway.core.k8s.importance import moment_of
+from makeway.core.k8s.pod_groups import GroupKey
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.facts import NOT_SCHEDULED
 from makeway.core.policy.mode import Mode
@@ -288,7 +289,9 @@ def _victims(
     if of_daemonset:
         removable = chosen_for_daemonset(snapshot, cache, question, around.now)
     else:
-        removable = removable_pods(snapshot, question, going, around.now)
+        group = None if commit.group is None else GroupKey(commit.group.namespace, commit.group.name)
+        members = [snapshot.pods[one.uid] for one in commit.placements if one.uid in snapshot.pods]
+        removable = removable_pods(snapshot, question, going, around.now, members=members, preempting=group)
     versions = around.versions if commit.group is None else {}
     victims = []
     for pod in going:

@@ -12,6 +12,7 @@ from datetime import datetime
 import numpy as np
 
 from makeway.core.k8s.importance import microseconds
+from makeway.core.k8s.pod_groups import GroupKey
 from makeway.core.policy.rules import lower_rule
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.constraints.budgets import debits
@@ -20,23 +21,32 @@ from makeway.planner.plan.groups import PlanGroups
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, RemovablePod
 from makeway.planner.plan.unfiltered import answer
+from makeway.planner.plan.who_preempts import who_preempts
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
 
 def removable_pods(
-    snapshot: Snapshot, question: Question, victims: Sequence[PodRecord], now: datetime
+    snapshot: Snapshot,
+    question: Question,
+    victims: Sequence[PodRecord],
+    now: datetime,
+    *,
+    members: Sequence[PodRecord] = (),
+    preempting: GroupKey | None = None,
 ) -> dict[str, RemovablePod]:
     """Return those of some bound pods that may be evicted for a preemptor if all others stay, by UID.
 
-    `question`: its preemptor, and what is in flight. Budgets are charged in the order of importance, and
-    guarantees are looked at once, with all victims gone. O(victims · log + units + budgets + queues).
+    `question`: its preemptor, and what is in flight. `members`: of the group `preempting`, where it is one.
+    Budgets are charged in the order of importance, and guarantees are looked at once, with all victims gone.
+    O(victims · log + units + budgets + queues).
     """
     priority, micros = question.preemptor.priority, microseconds(now)
-    budgets, exemptions, groups = snapshot.budgets, snapshot.exemptions, snapshot.groups
+    budgets, groups = snapshot.budgets, snapshot.groups
+    rules = who_preempts(snapshot, question, micros, members=members, group=preempting)
     taken = debits(snapshot, (*question.in_flight, *question.leaving))
-    planning = PlanGroups(snapshot, question, micros, taken, margins_of(snapshot, question))
-    undecided = {name for name in snapshot.undecided if exemptions.policy.has_hard_budgets(name)}
+    planning = PlanGroups(snapshot, question, rules, taken, margins_of(snapshot, question))
+    undecided = {name for name in snapshot.undecided if snapshot.exemptions.policy.has_hard_budgets(name)}
     guaranteed = _guaranteed(snapshot, question, victims)
     ordered = sorted(victims, key=lambda one: one.importance)
     sets = np.array([snapshot.budget_set(one.uid) for one in ordered], np.int64)
@@ -53,7 +63,7 @@ def removable_pods(
             or (is_hard and (violating or is_spent))
             or pod.namespace in undecided
             or pod.uid in guaranteed
-            or exemptions.exemption_of(pod).applies(priority, micros)
+            or rules.exemption_of(pod).applies(priority, micros)
             or (group is not None and (group.unknown or group.applying))
             or (unit is not None and planning.planned(unit.number).kept)
         )

@@ -31,6 +31,7 @@ from makeway.planner.plan.lost_work import Losses, LostWorkOf
 from makeway.planner.plan.planned_unit import FreedByUnit, PlannedUnit, by_domain
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.surplus import surplus_pods
+from makeway.planner.plan.who_preempts import WhoPreempts
 from makeway.planner.snapshot.budgets import BudgetTable, Key
 from makeway.planner.snapshot.columns import Flags, Ints
 from makeway.planner.snapshot.pod_groups import WholeGroup
@@ -228,7 +229,7 @@ class PlanGroups:
 
     snapshot: Snapshot
     question: Question
-    now_micros: int
+    rules: WhoPreempts
     debits: Mapping[Key, int]
     margins: tuple[GuaranteeMargin, ...] = ()
     lost_work: LostWorkOf | None = None
@@ -406,7 +407,7 @@ class PlanGroups:
         self, unit: WholeGroup, price: Unit, members: tuple[PodRecord, ...], sets: Mapping[int, int]
     ) -> tuple[str, Exemption]:
         """Return why a unit stays, empty where it may go; and what exempts a pod of it, the longest."""
-        question, exemptions = self.question, self.snapshot.exemptions
+        question, now_micros = self.question, self.rules.now_micros
         whole = f"{unit.key} is evicted whole or not at all"
         if price.kept:
             return price.kept, NOT_EXEMPT
@@ -421,8 +422,8 @@ class PlanGroups:
         for pod in members:
             if pod.uid in question.refused:
                 return f"{whole}, and pod {pod.namespace}/{pod.name} is kept by {DELETE_REFUSED}", NOT_EXEMPT
-            exemption = exemptions.exemption_of(pod)
-            if exemption.applies(question.preemptor.priority, self.now_micros) and (
+            exemption = self.rules.exemption_of(pod)
+            if exemption.applies(question.preemptor.priority, now_micros) and (
                 longest == NOT_EXEMPT or exemption.until > longest.until
             ):
                 longest = exemption

@@ -32,6 +32,7 @@ from makeway.planner.plan.refusal import text as diagnosis
 from makeway.planner.plan.refusal.statistics import RefusalStats
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import NearestNode, Plan, PlanCandidate, PlanRefusal, Scope
+from makeway.planner.plan.who_preempts import who_preempts
 from makeway.planner.snapshot.bounds import RESOURCES
 from makeway.planner.snapshot.columns import BASE_RESOURCES, Ints
 from makeway.planner.snapshot.state import Snapshot
@@ -272,7 +273,8 @@ class Evaluator:
         self.queues = replace(queues, maxima=(), on_its_way=None) if question.ignore_columns else queues
         weighed, micros = question.needs if question.weighed is None else question.weighed, microseconds(now)
         self._lost_work = ranking_by(policy.lost_work, weighed, micros)
-        self._groups = PlanGroups(snapshot, question, micros, self._debits, queues.margins, self._lost_work)
+        self._rules = rules = who_preempts(snapshot, question, micros)
+        self._groups = PlanGroups(snapshot, question, rules, self._debits, queues.margins, self._lost_work)
         self.left_out = self._layers.left_out
         undecided = frozenset(one for one in snapshot.undecided if policy.has_hard_budgets(one))
         self._limits = VictimLimits(policy.hard_budgets, policy.limits.victims_per_order, undecided)
@@ -281,6 +283,7 @@ class Evaluator:
     def evaluate_batch(self, batch: NodeBatch) -> EvaluatedBatch:
         """Look at the nodes of a batch in full. O(slots · nodes · asked resources and layers)."""
         batch, groups = self._groups.ordered(batch)
+        self._rules.exempt(batch.columns)
         required = self._layers.for_batch(self._snapshot, batch)
         if self.queues.maxima:
             reasons = tuple(limit.reason for limit in self.queues.maxima)
@@ -325,6 +328,7 @@ class Evaluator:
             self._devices,
             policy_groups.surplus_first,
             self._lost_work and self._lost_work.measure,
+            self._rules.key,
             self.question.patient,
         )
         scores = self._score_caches.scores_of(key, snapshot.columns.nodes)

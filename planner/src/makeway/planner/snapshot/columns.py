@@ -28,10 +28,10 @@ MOST = 2**53
 """Amounts above this are cut to it (8 PiB), so that sums over a thousand pods stay within int64."""
 
 PRIORITY, START, BUDGETS, SIGNATURE, EXEMPT_BELOW, EXEMPT_UNTIL, GROUP = range(7)
-UNSAVED_SINCE, LONGEST_UNSAVED = 7, 8
+UNSAVED_SINCE, LONGEST_UNSAVED, RULE_BITS = 7, 8, 9
 """Layers of the pods; those of the resources follow."""
 
-RESOURCES: Final = 9
+RESOURCES: Final = 10
 """The first layer that is a resource's."""
 
 VACANT_CELL: Final = 0
@@ -63,6 +63,7 @@ class PodCell(NamedTuple):
     exemption: Exemption
     group: int
     work: UnsavedWork
+    rule_bits: int
 
     @property
     def requests(self) -> Mapping[str, int]:
@@ -72,8 +73,8 @@ class PodCell(NamedTuple):
     @property
     def numbers(self) -> tuple[int, ...]:
         """Return those of the layers before the resources'."""
-        work = self.work.since, self.work.longest
-        return self.priority, self.start, self.budgets, self.signature, *self.exemption, self.group, *work
+        more = self.group, self.work.since, self.work.longest, self.rule_bits
+        return self.priority, self.start, self.budgets, self.signature, *self.exemption, *more
 
 
 class Columns:
@@ -161,11 +162,15 @@ class Columns:
         self.set_layer(BUDGETS, node, slot, pod.budgets)
         self.set_layer(SIGNATURE, node, slot, pod.signature)
         self.set_layer(GROUP, node, slot, pod.group)
+        self.set_layer(RULE_BITS, node, slot, pod.rule_bits)
         self.set_work(node, slot, pod.work)
 
-    def set_layer(self, layer: int, node: int, slot: int, number: int) -> None:
-        """Put down one number of the pod in a slot."""
-        self.cells[layer, self.first.item(node) + slot] = number
+    def set_layer(self, layer: int, node: int, slot: int, number: int) -> bool:
+        """Put down one number of the pod in a slot; report whether that is new."""
+        cell = layer, self.first.item(node) + slot
+        differs = self.cells.item(cell) != number
+        self.cells[cell] = number
+        return differs
 
     def set_work(self, node: int, slot: int, work: UnsavedWork) -> bool:
         """Put down what the pod in a slot may lose; report whether that is new. O(1)."""

@@ -6,13 +6,14 @@ change of its annotations costs as much as it has pods.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
-from makeway.core.k8s.objects import PriorityClass
+from makeway.core.k8s.objects import Namespace, PriorityClass
 from makeway.core.policy.document import Policy
 from makeway.core.policy.exemption import TERMINATING, Exemption, exempt_from_all
 from makeway.core.policy.facts import opts_out
 from makeway.core.policy.lost_work import NO_BOUND, UnsavedWork, checkpoint_interval, unsaved_since
+from makeway.core.policy.preemption import Party, PreemptionRule, namespace_labels, victim_bits
 from makeway.core.policy.restrictions import is_annotated
 from makeway.core.policy.rules import Rule, exemption_of, rules_in_force
 from makeway.core.policy.toleration import PreemptionToleration, toleration_of
@@ -36,6 +37,8 @@ class Exemptions:
     `record`: what counts of classes that are gone.
     `queue_exempt_namespaces`: whose pods their queues never hold; makeway's own is where the policy is.
     `rules`: the same for one pod at a time; they see classes as they are when they are asked.
+    `table`: the rules of who may preempt whom; `table_version`: another one each time that they are others.
+    `namespaces`: by name; who keeps the queues sets `path_of`, which returns that of a pod's queue.
     `terminating`: the bound pods that are being deleted, by UID; `terminating_version`: another one each time
     that one of them or the policy is.
     """
@@ -48,11 +51,17 @@ class Exemptions:
         self.classes: dict[str, PriorityClass] = {}
         self.record: TolerationRecord = NO_RECORD
         self.rules: tuple[Rule, ...] = rules_in_force(self.policy, self.classes)
+        self.table: tuple[PreemptionRule, ...] = ()
+        self.table_version = 0
+        self.namespaces: dict[str, Namespace] = {}
+        self.path_of: Callable[[PodRecord], str] = lambda _: ""
         self.terminating: dict[str, PodRecord] = {}
         self.terminating_version = 0
         self._uids: dict[str, set[str]] = {}
         self._known: dict[tuple[str, int, str, bool, bool], Exemption] = {}
         self._intervals: dict[str, int] = {}
+        self._bits: dict[tuple[str, str, str, tuple[str | None, ...]], int] = {}
+        self._label_keys: tuple[str, ...] = ()
 
     @property
     def own_namespace(self) -> str:
@@ -77,6 +86,45 @@ class Exemptions:
                     self._known.clear()
                 self._known[alike] = known
         return known
+
+    def party_of(self, pod: PodRecord) -> Party:
+        """Return a pod as the rules of who may preempt whom look at it. O(queues of its label)."""
+        namespace = self.namespaces.get(pod.namespace)
+        labels = namespace_labels(pod.namespace, None if namespace is None else namespace.metadata.labels)
+        return Party(labels, pod.labels, pod.facts.priority_class, self.path_of(pod), pod.start_micros)
+
+    def rule_bits(self, pod: PodRecord) -> int:
+        """Return of which rules a pod may be the victim, bit by bit; 0 without rules. O(rules).
+
+        Remembered for pods that are alike in what rules ask.
+        """
+        if not self.table:
+            return 0
+        labels = tuple([pod.labels.get(key) for key in self._label_keys])
+        alike = pod.namespace, pod.facts.priority_class, self.path_of(pod), labels
+        known = self._bits.get(alike)
+        if known is None:
+            if len(self._bits) >= _REMEMBERED:
+                self._bits.clear()
+            known = self._bits[alike] = victim_bits(self.table, self.party_of(pod))
+        return known
+
+    def put_namespace(self, name: str, namespace: Namespace | None) -> bool:
+        """Put a namespace, or forget it (None); report whether rules may meet its pods otherwise."""
+        before = self.namespaces.get(name)
+        if namespace is None:
+            self.namespaces.pop(name, None)
+        else:
+            self.namespaces[name] = namespace
+        self._bits.clear()
+        asked = any(rule.victims.namespace_selector.expressions for rule in self.table)
+        labels = [{} if one is None else one.metadata.labels or {} for one in (before, namespace)]
+        return asked and labels[0] != labels[1]
+
+    def forget_queues(self) -> bool:
+        """Take notice that pods are in other queues; report whether a rule asks for any."""
+        self._bits.clear()
+        return any(rule.victims.queues for rule in self.table)
 
     def work_of(self, pod: PodRecord) -> UnsavedWork:
         """Return a pod's work, with what its class says of it. O(1)."""
@@ -151,10 +199,16 @@ class Exemptions:
 
     def enforce(self, policy: Policy, revision: str, source: Source | None = None) -> bool:
         """Put a policy in force; report whether the exemptions of pods may differ now."""
-        differs = policy.protection != self.policy.protection
+        differs = (policy.protection, policy.preemption) != (self.policy.protection, self.policy.preemption)
         self.terminating_version += 1
         self.policy, self.revision, self.source = policy, revision, source
         self.queue_exempt_namespaces = queue_exempt_namespaces(policy, self.own_namespace)
+        self.table = policy.preemption.table
+        self.table_version += differs
+        self._label_keys = tuple(
+            sorted({one.key for rule in self.table for one in rule.victims.label_selector.expressions})
+        )
+        self._bits.clear()
         self.apply_rules()
         return differs
 

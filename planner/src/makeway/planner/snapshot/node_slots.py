@@ -14,6 +14,7 @@ from makeway.planner.snapshot.columns import (
     GROUP,
     PRIORITY,
     RESOURCES,
+    RULE_BITS,
     SIGNATURE,
     START,
     VACANT_CELL,
@@ -32,6 +33,7 @@ class NodeSlots:
       NOT_STARTED. `budgets`: int64[D, M], the set of disruption budgets that cover the pod; 0 for none.
     * `exempt_below`, `exempt_until`: int64[D, M], the pod's exemption: preemptors of lower priority may not
       remove it up to that microsecond.
+    * `rule_bits`: int64[D, M], of which rules of the policy's `preemption` the pod may be the victim.
     * `signature`: int64[D, M], what others' constraints see of the pod; 0 in empty slots. `group`:
       int64[D, M], the number of the pod's PodGroup; 0 for none.
 
@@ -111,6 +113,11 @@ class NodeSlots:
     def exempt_until(self) -> Ints:
         """How long they may not."""
         return self._layer(EXEMPT_UNTIL)
+
+    @property
+    def rule_bits(self) -> Ints:
+        """Of which rules the pods may be victims, bit by bit."""
+        return self._layer(RULE_BITS)
 
     @property
     def group(self) -> Ints:
@@ -213,6 +220,19 @@ class NodeSlots:
         self.exempt_count[place] += (exemption != NOT_EXEMPT) - int(numbers[EXEMPT_BELOW] != NO_PREEMPTOR)
         numbers[[EXEMPT_BELOW, EXEMPT_UNTIL]] = exemption
         self._put(place, slot, numbers)
+
+    def exempt(self, until: Ints, below: int, *, preemptor_priority: int, now_micros: int) -> None:
+        """Exempt pods from one preemptor, up to a microsecond each, but those that are exempt from it anyway.
+
+        `until`: int64[D, M], before `now_micros` for those that are not. The last change: others undo it.
+        """
+        known_below, known_until = self.exempt_below, self.exempt_until
+        applies = (preemptor_priority < known_below) & (known_until >= now_micros)
+        stays = (until >= now_micros) & ~applies
+        if stays.any():
+            self.exempt_count = self.exempt_count + (stays & (known_below == NO_PREEMPTOR)).sum(axis=0)
+            self._known[EXEMPT_BELOW] = np.where(stays, below, known_below)
+            self._known[EXEMPT_UNTIL] = np.where(stays, until, known_until)
 
     # -------------------------------------------------------------------------------- inner work
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from makeway.planner.snapshot.budgets import NO_BUDGETS, BudgetTable, Key
 from makeway.planner.snapshot.claim_users import ClaimUsers
-from makeway.planner.snapshot.columns import BASE_RESOURCES, BUDGETS, SIGNATURE, PodCell
+from makeway.planner.snapshot.columns import BASE_RESOURCES, BUDGETS, RULE_BITS, SIGNATURE, PodCell
 from makeway.planner.snapshot.daemonsets import DaemonSetIndex
 from makeway.planner.snapshot.exemptions import Exemptions
 from makeway.planner.snapshot.node_table import NodeTable
@@ -53,6 +53,7 @@ class PodTable:
             self.exemptions, self.owners, self.daemonsets, self.groups, budget_set=self.budget_set
         )
         self.queues = QueueUsage(self.units, self.groups)
+        self.exemptions.path_of = self.queues.path_of
         self.exclusive_claims: set[Key] = set()
         self.claim_users = ClaimUsers()
         self.signatures = SignatureTable(self.exclusive_claims)
@@ -79,8 +80,9 @@ class PodTable:
 
     def cell_of(self, pod: PodRecord, group: int) -> PodCell:
         """Return what the columns hold of a pod of a group. Raises KeyError where the pod is not known."""
-        numbers = self.budget_set(pod.uid), self.signature(pod.uid), self.exemptions.exemption_of(pod), group
-        return PodCell(pod.priority, pod.start_micros, *numbers, self.exemptions.work_of(pod))
+        known = self.exemptions
+        numbers = self.budget_set(pod.uid), self.signature(pod.uid), known.exemption_of(pod), group
+        return PodCell(pod.priority, pod.start_micros, *numbers, known.work_of(pod), known.rule_bits(pod))
 
     @contextmanager
     def restoring(self, pods: Iterable[PodRecord]) -> Iterator[None]:
@@ -294,6 +296,7 @@ class PodTable:
         if (place := self._nodes.place_of(pod)) is not None:
             columns = self._nodes.columns
             differs = columns.set_exemption(*place, self.exemptions.exemption_of(pod))
+            differs |= columns.set_layer(RULE_BITS, *place, self.exemptions.rule_bits(pod))
             if not columns.set_work(*place, self.exemptions.work_of(pod)) and not differs:
                 return
             self._nodes.changed[place[0]] = self._nodes.revision

@@ -61,7 +61,7 @@ class Snapshot:
         self.exclusive_claims, self.signatures = pods.exclusive_claims, pods.signatures
         self.budget_set, self.signature, self.cell_of = pods.budget_set, pods.signature, pods.cell_of
         self.restoring = pods.restoring
-        self.namespaces: dict[str, Namespace] = {}
+        self.namespaces: Mapping[str, Namespace] = self.exemptions.namespaces
         self.namespaces_changed = 0
         self.volumes = Volumes()
         self.devices: frozenset[str] | None = frozenset()
@@ -138,13 +138,9 @@ class Snapshot:
             case changes.RemoveBudget(key):
                 self._remove_budget(key)
             case changes.PutNamespace(namespace):
-                self._revise()
-                self.namespaces_changed += 1
-                self.namespaces[namespace.metadata.name] = namespace
+                self._put_namespace(namespace.metadata.name, namespace)
             case changes.RemoveNamespace(name):
-                self._revise()
-                self.namespaces_changed += 1
-                self.namespaces.pop(name, None)
+                self._put_namespace(name, None)
             case changes.PutPriorityClass(priority_class):
                 name = priority_class.metadata.name
                 self._exempt_anew(f"PriorityClass {name}", self.exemptions.put_class(priority_class))
@@ -266,6 +262,14 @@ class Snapshot:
         self._revise()
         self.pending_updates.add(f"{what} is being applied", uids, self._pods.exempt)
 
+    def _put_namespace(self, name: str, namespace: Namespace | None) -> None:
+        """Add a namespace, change it or forget it (None). O(its pods) where rules ask for its labels."""
+        self._revise()
+        self.namespaces_changed += 1
+        if self.exemptions.put_namespace(name, namespace):
+            what = f"the labels of namespace {name} are being applied"
+            self.pending_updates.add(what, self._pods.named(name).values(), self._pods.exempt)
+
     def _enforce(self, policy: Policy, revision: str, source: Source | None) -> None:
         """Put a policy in force; where its protection differs, all exemptions are worked out. O(pods).
 
@@ -288,3 +292,5 @@ class Snapshot:
         self.pending_updates.add("the queues before are being put away", *self.queues.adopt(tree, revision))
         pods = self.pods if tree is not None else ()
         self.pending_updates.add("the queues are being filled", pods, self._pods.enqueue)
+        if self.exemptions.forget_queues():
+            self.pending_updates.add("the rules of queues are being applied", self.pods, self._pods.exempt)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from makeway.core.policy.facts import opts_out
-from makeway.core.queues.quota_exemption import quota_exemption_of
+from makeway.core.queues.quota_exemption import kept_from_quotas, quota_exemption_of
 from makeway.core.queues.tree import QueueTree
 from makeway.core.unit import COMPOSITE_RANK, GROUP_RANK, NO_QUEUE, POD_RANK, Unit, whole
 from makeway.planner.snapshot.budgets import NO_BUDGETS
@@ -92,6 +92,8 @@ class UnitReader:
         facts, exemptions = self._daemonsets.facts_of(pod), self._exemptions
         priority_class = exemptions.classes.get(facts.priority_class)
         exemption = quota_exemption_of(facts, exemptions.policy.protection)
+        if exemption is None and exemptions.table:
+            exemption = kept_from_quotas(exemptions.table, exemptions.party_of(pod))
         exempt = "" if exemption is None else exemption.rule
         held = self._budget_set(pod.uid)
         group = self._groups.of(pod)

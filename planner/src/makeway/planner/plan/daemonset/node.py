@@ -15,7 +15,8 @@ from makeway.core.daemonset.occupant import Occupant, PodClass
 from makeway.core.daemonset.rule import HIGHER_PRIORITY, rules_for
 from makeway.core.daemonset.selection import strategy_names
 from makeway.core.policy.document import DaemonSets
-from makeway.core.policy.rules import PreemptionPair, PreemptorFacts, Verdict, judge
+from makeway.core.policy.preemption import NOBODY
+from makeway.core.policy.rules import PreemptionPair, Verdict, judge
 from makeway.core.unit import Unit
 from makeway.planner.plan.batch import NodeBatch, overlay
 from makeway.planner.plan.constraints.budgets import debits
@@ -33,6 +34,7 @@ from makeway.planner.plan.refusal.exempt import HARD_BUDGET, MOST_PODS, REFUSED,
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import ExemptPod, ExemptPods
 from makeway.planner.plan.terminating import verdict_of
+from makeway.planner.plan.who_preempts import preemptor_facts
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.columns import Flags
 from makeway.planner.snapshot.pod_groups import POD_GROUP
@@ -217,13 +219,14 @@ def _kept(
 ) -> dict[int, ExemptPod]:
     """Ask every rule about every pod: which stay, by slot, and what keeps it."""
     node = question.daemonset_node
-    preemptor = PreemptorFacts(question.preemptor.priority, question.preemptor.namespace, node)
+    preemptor = preemptor_facts(snapshot, question, node)
     known = snapshot.exemptions
     policy, own = known.policy, known.own_namespace
     rules = rules_for(preemptor, node, policy, known.classes, known.record, own_namespace=own)
     kept = {}
     for slot, pod in enumerate(pods):
-        verdict = judge(rules, PreemptionPair(preemptor, snapshot.daemonsets.facts_of(pod), now))
+        party = known.party_of(pod) if known.table else NOBODY
+        verdict = judge(rules, PreemptionPair(preemptor, snapshot.daemonsets.facts_of(pod), now, party))
         if pod.terminating:
             verdict = verdict_of(pod, now)
         if verdict.removable and pod.uid in question.refused:

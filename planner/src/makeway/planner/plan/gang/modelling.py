@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from makeway.bus.messages import ClosingRule
+from makeway.core.k8s.pod_groups import GroupKey
 from makeway.planner.plan.batch import overlay
 from makeway.planner.plan.constraints.budgets import debits_before
 from makeway.planner.plan.constraints.counting import layers_of_each
@@ -31,6 +32,7 @@ from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.queues import GangMaximum, margins_of, maxima_of
 from makeway.planner.plan.groups import PlanGroups
 from makeway.planner.plan.lost_work import LostWorkOf
+from makeway.planner.plan.who_preempts import who_preempts
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -77,7 +79,10 @@ def modelling(
     takes = [np.array([one.total(snapshot, (pod,)) for pod in members], np.int64) for one in weights]
     rows = _with_closed(snapshot, rows, layers)
     taken = debits_before(snapshot, (*first.in_flight, *first.leaving), first.allowed_before)
-    planning = PlanGroups(snapshot, first, now_micros, taken, lost_work=lost_work)
+    namespace, _, name = gang.name.partition("/")
+    group = GroupKey(namespace, name)
+    preempting = who_preempts(snapshot, first, now_micros, members=members, group=group)
+    planning = PlanGroups(snapshot, first, preempting, taken, lost_work=lost_work)
     columns = snapshot.columns
     vectors = np.array([columns.amounts(one) for one in needs], np.int64)
     asked = np.flatnonzero((vectors > 0).any(axis=0))
@@ -103,7 +108,6 @@ def modelling(
                 counted=counted,
                 queues=queues,
                 weights=weights,
-                now_micros=now_micros,
             )
         )
         if chunk.size:

@@ -15,7 +15,6 @@ from makeway.planner.plan.groups import BatchGroups, PlanGroups
 from makeway.planner.plan.lost_work import LostWorkOf
 from makeway.planner.plan.planned_unit import PlannedUnit
 from makeway.planner.plan.request import Question
-from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
 from makeway.planner.snapshot.node_slots import NodeSlots
 from makeway.planner.snapshot.records import PodRecord
@@ -65,7 +64,6 @@ def part_of(
     counted: tuple[str, ...],
     queues: Weights | None,
     weights: Sequence[Weights],
-    now_micros: int,
 ) -> Part:
     """Look at some nodes. `served`: bool[R], by devices. `counted`: resources that queues limit.
 
@@ -73,9 +71,8 @@ def part_of(
     """
     batch, groups = planning.ordered(batch)
     columns = batch.columns
-    removable = _removable(
-        snapshot, question, batch, groups=groups, taken=planning.debits, now_micros=now_micros
-    )
+    planning.rules.exempt(columns)
+    removable = _removable(snapshot, question, batch, groups=groups, planning=planning)
     allocatable = columns.allocatable[asked]
     room = allocatable - columns.requested[asked] - batch.reserved[asked]
     room = np.where(served[:, None] & (allocatable == 0), MOST, room)
@@ -210,13 +207,13 @@ def _removable(
     batch: NodeBatch,
     *,
     groups: BatchGroups | None,
-    taken: Mapping[Key, int],
-    now_micros: int,
+    planning: PlanGroups,
 ) -> Flags:
     """Return bool[D, N]: the pods that every rule about single pods and units allows to go."""
     policy = snapshot.exemptions.policy
-    columns = batch.columns
-    removable = removable_pods(columns, preemptor_priority=question.preemptor.priority, now_micros=now_micros)
+    columns, taken = batch.columns, planning.debits
+    priority, now_micros = question.preemptor.priority, planning.rules.now_micros
+    removable = removable_pods(columns, preemptor_priority=priority, now_micros=now_micros)
     if policy.hard_budgets and len(snapshot.budgets):
         sets = columns.budgets
         removable &= ~(snapshot.budgets.hard(sets) & snapshot.budgets.exhausted(sets, taken))

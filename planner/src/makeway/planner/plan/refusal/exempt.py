@@ -11,7 +11,8 @@ from datetime import datetime
 import numpy as np
 
 from makeway.core.policy.exemption import DELETE_REFUSED, PREEMPTION_TOLERATION
-from makeway.core.policy.rules import PreemptionPair, PreemptorFacts, Verdict, judge
+from makeway.core.policy.preemption import NOBODY
+from makeway.core.policy.rules import PreemptionPair, Verdict, judge
 from makeway.core.text import counted
 from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.queues import QUEUE_GUARANTEED, guarantee_of
@@ -19,6 +20,7 @@ from makeway.planner.plan.evaluate import Evaluation
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import ExemptPod, ExemptPods
 from makeway.planner.plan.terminating import verdict_of
+from makeway.planner.plan.who_preempts import preemptor_facts
 from makeway.planner.snapshot.columns import Flags
 from makeway.planner.snapshot.pod_groups import POD_GROUP
 from makeway.planner.snapshot.records import PodRecord
@@ -51,7 +53,7 @@ def exempt_pods_of(
         return ExemptPods()
     kept = batch.pods(place, stays)
     budgeted = found.under_budget[:, place]
-    preemptor = PreemptorFacts(priority=priority, namespace=question.preemptor.namespace)
+    preemptor, ruled = preemptor_facts(snapshot, question), bool(snapshot.exemptions.table)
     pods = []
     for slot, pod in kept[: -MOST_PODS - 1 : -1]:
         if pod.terminating:
@@ -67,7 +69,8 @@ def exempt_pods_of(
         elif found.groups is not None and (exempting := found.groups.exempting(slot, place)) is not None:
             verdict = exempting
         else:
-            verdict = judge(snapshot.exemptions.rules, PreemptionPair(preemptor, pod.facts, now))
+            party = snapshot.exemptions.party_of(pod) if ruled else NOBODY
+            verdict = judge(snapshot.exemptions.rules, PreemptionPair(preemptor, pod.facts, now, party))
         pods.append(ExemptPod(pod, verdict))
     return ExemptPods(len(kept), tuple(pods))
 

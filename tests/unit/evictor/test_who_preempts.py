@@ -1,0 +1,135 @@
+"""Rules of who may preempt whom in the re-check, as policy, labels and namespaces change under it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from makeway.core.k8s.objects import Metadata, Namespace, Pod
+from makeway.core.policy.document import Policy
+from makeway.core.policy.preemption import Labels, PartySelector, Preemption, PreemptionRule
+from unit.evictor.building import a_pod, make_order
+from unit.evictor.fakes import FORBIDDEN
+from unit.evictor.test_groups import member, unit_order, world_of
+from unit.evictor.test_quota_orders import quota_order
+from unit.evictor.test_rules import reasons
+from unit.evictor.test_service import World, results, running
+
+GOLD = Labels(match_labels={"tier": "gold"})
+PROD = Labels(match_labels={"env": "prod"})
+
+
+def policy(preemptors: PartySelector | None = None, victims: PartySelector | None = None) -> Policy:
+    rule = PreemptionRule(
+        name="keeps",
+        preemptors=preemptors or PartySelector(),
+        victims=victims or PartySelector(),
+        action="deny",
+    )
+    return Policy(preemption=Preemption(rules=(rule,)))
+
+
+def labelled(pod: Pod, **labels: str) -> Pod:
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, labels=labels))
+
+
+def namespace(**labels: str) -> Namespace:
+    return Namespace(metadata=Metadata(name="default", uid="default", labels=labels))
+
+
+def label_victim(world: World) -> None:
+    world.cluster.put(labelled(world.cluster.pods["b"], tier="gold"))
+
+
+def label_preemptor(world: World) -> None:
+    world.cluster.put(labelled(world.cluster.pods["urgent"], tier="gold"))
+
+
+def label_namespace(world: World) -> None:
+    world.cluster.namespaces["default"] = namespace(env="prod")
+
+
+def change_policy(world: World) -> None:
+    world.policy = policy()
+
+
+CHANGES = [
+    (label_victim, policy(victims=PartySelector(label_selector=GOLD))),
+    (label_preemptor, policy(preemptors=PartySelector(label_selector=GOLD))),
+    (label_namespace, policy(victims=PartySelector(namespace_selector=PROD))),
+    (label_namespace, policy(preemptors=PartySelector(namespace_selector=PROD))),
+    (change_policy, Policy()),
+]
+
+
+@pytest.mark.parametrize(("change", "in_force"), CHANGES)
+async def test_a_change_after_the_plan_spares_the_victim(
+    change: Callable[[World], None], in_force: Policy
+) -> None:
+    world = World(*running("a", "b"))
+    world.policy = in_force
+    assert (await world.carry_out(make_order("a"))).result == "succeeded"
+    change(world)
+
+    outcome = await world.carry_out(msgspec.structs.replace(make_order("b"), order_id="ord-2"))
+
+    assert (outcome.result, outcome.reason) == ("refused", "victim-spared")
+    assert reasons(outcome) == {"b": "preemption-rule"}
+    assert "rule keeps of preemption.rules denies it" in outcome.message
+    assert world.cluster.deletes() == ["a"]
+
+
+async def test_a_namespace_that_may_not_be_read_keeps_the_pods_that_rules_ask_it_of() -> None:
+    world = World(*running("a"))
+    world.policy = policy(victims=PartySelector(namespace_selector=PROD))
+    world.cluster.always_fail("get_namespace", "default", FORBIDDEN)
+
+    assert (await world.carry_out(make_order("a"))).result != "succeeded"
+    assert world.cluster.deletes() == []
+
+
+async def test_no_namespace_is_read_without_a_rule_that_asks_for_its_labels() -> None:
+    world = World(*running("a"))
+    world.policy = policy(victims=PartySelector(label_selector=GOLD))
+
+    await world.carry_out(make_order("a"))
+
+    assert ("get_namespace", "default") not in world.cluster.calls
+
+
+async def test_queues_that_were_never_read_keep_pods_where_rules_ask_for_queues() -> None:
+    world = World(a_pod("a").build(), queues_read=False)
+    world.policy = policy(victims=PartySelector(queues=("root.team",)))
+
+    assert (await world.carry_out(make_order("a"))).result != "succeeded"
+    assert world.cluster.deletes() == []
+
+
+@pytest.mark.parametrize(("path", "goes"), [("root.team", False), ("root.team.b", True)])
+async def test_a_queue_is_the_one_of_the_label(path: str, goes: bool) -> None:
+    world = World(a_pod("a").in_queue("root.team.a").build())
+    world.policy = policy(victims=PartySelector(queues=(path,)))
+
+    assert (await world.carry_out(make_order("a"))).result == ("succeeded" if goes else "refused")
+
+
+async def test_what_is_left_of_a_unit_goes_though_a_new_rule_would_keep_it() -> None:
+    world = world_of(member("a"), member("b", "node-b"), member("c", "node-c"))
+    world.cluster.before("delete", "b", lambda: setattr(world, "policy", policy()))
+    world.cluster.slow["get_pod", "c"] = 40
+
+    outcome = await world.carry_out(unit_order("a", "b", "c"))
+
+    assert results(outcome) == dict.fromkeys("abc", "deleted")
+
+
+async def test_a_rule_without_preemptors_keeps_a_pod_from_a_quota_and_others_do_not() -> None:
+    world = World(*running("a"))
+    world.policy = policy(preemptors=PartySelector(label_selector=GOLD))
+    assert (await world.carry_out(quota_order("a"))).result == "succeeded"
+    world = World(*running("a"))
+    world.policy = policy()
+
+    assert reasons(await world.carry_out(quota_order("a"))) == {"a": "preemption-rule"}
