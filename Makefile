@@ -207,8 +207,8 @@ gang-differential: setup ## Plans for pod groups against an exact solver, 2,000 
 	PYTHONPATH=tests $(BIN)/python -m differential.gangs $(if $(filter file,$(origin N)),,--cases $(N)) $(if $(FIRST),--first $(FIRST)) $(ARGS)
 
 .PHONY: pairs
-pairs: setup #: Features of the policy two by two in drawn clusters: planner, evictor and simulate (N=20000, FIRST=seed)
-	PYTHONPATH=tests $(BIN)/python -m pairs.run $(if $(filter file,$(origin N)),,--count $(N)) $(if $(FIRST),--first $(FIRST))
+pairs: setup #: Features of the policy two by two in drawn clusters: planner, evictor and simulate (N=20000, FIRST=seed, ALWAYS=feature)
+	PYTHONPATH=tests $(BIN)/python -m pairs.run $(if $(filter file,$(origin N)),,--count $(N)) $(if $(FIRST),--first $(FIRST)) $(if $(ALWAYS),--always $(ALWAYS))
 
 .PHONY: sequences
 sequences: setup #: What happens while pods wait for room: kube-scheduler and makeway side by side (N=300, FIRST=seed; 8 minutes)

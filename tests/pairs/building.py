@@ -23,7 +23,7 @@ from makeway.planner.offline.dump import world_of
 from makeway.planner.offline.world import World
 from makeway.planner.plan.request import Question, question_of
 from makeway.planner.snapshot.changes import PutPod
-from pairs.drawing import Case, Pod, PriorityClass
+from pairs.drawing import ENVS, Case, Condition, Pod, PriorityClass, Rule, Side
 
 NOW: Final = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 VALUE: Final = 0
@@ -92,7 +92,48 @@ def policy_text(case: Case) -> str:
             "preemption_start_delay": f"{START_DELAY}s",
             "multiple_max_victims": 20,
         }
+    if case.rules:
+        rules = [_rule(number, rule) for number, rule in enumerate(case.rules)]
+        document["preemption"] = {"rules": rules}
     return msgspec.json.encode(document).decode()
+
+
+def _rule(number: int, rule: Rule) -> Manifest:
+    found: Manifest = {
+        "name": f"rule-{number}",
+        "preemptors": _side(rule.preemptors),
+        "victims": _side(rule.victims),
+        "action": "allow" if rule.allow else "deny",
+    }
+    return found | ({"minimumRunTime": f"{rule.least}s"} if rule.least else {})
+
+
+def _side(side: Side) -> Manifest:
+    return {
+        "namespaceSelector": _selector("env", side.env),
+        "labelSelector": _selector("tier", side.tier),
+        "priorityClasses": side.classes,
+        "queues": side.queues,
+    }
+
+
+def _selector(key: str, condition: Condition | None) -> Manifest:
+    if condition is None:
+        return {}
+    if condition.operator == "In":
+        return {"matchLabels": {key: condition.values[0]}}
+    return {"matchExpressions": [{"key": key, "operator": condition.operator, "values": condition.values}]}
+
+
+def namespaces(case: Case) -> list[Manifest]:
+    """Return the namespaces, where rules may ask for their labels."""
+    return [
+        {
+            "kind": "Namespace",
+            "metadata": {"name": name, "uid": name, "labels": {"env": env} if env else {}},
+        }
+        for name, env in (ENVS.items() if case.rules else ())
+    ]
 
 
 def queues_text(case: Case, *, before: bool = False) -> str:
@@ -191,6 +232,7 @@ def uid(pod: Pod) -> str:
 def _pod(case: Case, pod: Pod) -> Manifest:
     labels = {"budget": pod.budget} if pod.budget else {}
     labels |= {"queue": pod.queue} if pod.queue else {}
+    labels |= {"tier": pod.tier} if pod.tier else {}
     meta: Manifest = {"name": pod.name, "namespace": pod.namespace, "labels": labels}
     if pod.daemon:
         labels["daemon"] = "yes"
@@ -260,7 +302,7 @@ def _objects(case: Case) -> list[Manifest]:
         }
         for name, allowed in case.budgets.items()
     ]
-    found: list[Manifest] = [*nodes, *budgets, *groups(case), *daemonsets(case)]
+    found: list[Manifest] = [*nodes, *budgets, *groups(case), *daemonsets(case), *namespaces(case)]
     found += [msgspec.to_builtins(one) | {"kind": "PriorityClass"} for one in classes(case).values()]
     return found + [running(case, pod) for pod in case.pods]
 

@@ -256,11 +256,13 @@ def _evictor(case: Case) -> World:
         metadata = objects.Metadata(name=f"n{number}", uid=f"node-{number}")
         cluster.nodes[f"n{number}"] = objects.Node(metadata=metadata)
     cluster.classes = building.classes(case)
+    read = (msgspec.convert(one, objects.Namespace) for one in building.namespaces(case))
+    cluster.namespaces = {one.metadata.name: one for one in read}
     cluster.tolerations = parse_record(building.record(case))
     cluster.group_api = PodGroupApi("v1beta1", composites=True)
     for group in building.groups(case):
-        read = msgspec.convert(group, PodGroup)
-        cluster.groups[GroupKey("shop", read.metadata.name)] = group_record(read, composite=False)
+        known = msgspec.convert(group, PodGroup)
+        cluster.groups[GroupKey("shop", known.metadata.name)] = group_record(known, composite=False)
     for daemonset in building.daemonsets(case):
         owner = daemonset_owner(msgspec.convert(daemonset, objects.DaemonSet))
         cluster.daemonsets[owner.namespace, owner.name] = owner

@@ -23,6 +23,7 @@ FEATURES: Final = (
     "delay",
     "terminating",
     "external",
+    "preemption-rules",
 )
 PAIRS: Final = tuple(pair for pair in combinations(FEATURES, 2) if pair != ("soft-budgets", "hard-budgets"))
 """What has to be on together; a namespace's budgets are soft or hard."""
@@ -36,6 +37,7 @@ class Pod:
     """A pod of `cpu` cores. `left`: seconds of its grace that are left, None where it is not terminating.
 
     `group`, `budget`, `queue`, `priority_class`: by name, empty where it has none. `daemon`: a DaemonSet's.
+    `tier`: of a label, empty where it has none.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Pod:
     daemon: bool = False
     never_evict: bool = False
     left: int | None = None
+    tier: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,38 @@ class Queue:
 
 
 @dataclass(frozen=True)
+class Condition:
+    """A condition on one label, as Kubernetes has them."""
+
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Side:
+    """Whom a rule means: `env` of their namespaces, their own `tier`, classes and queues; all where empty."""
+
+    env: Condition | None = None
+    tier: Condition | None = None
+    classes: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Who may preempt whom. `least`: so many seconds a victim must have run, where it is allowed."""
+
+    allow: bool
+    preemptors: Side
+    victims: Side
+    least: int = 0
+
+
+ENVS: Final = {"shop": "prod", "tools": "dev", "agents": "dev", "vault": ""}
+"""The label env of the namespaces; empty where one has none."""
+
+
+@dataclass(frozen=True)
 class Case:
     """One cluster, one pod that needs room, and what is configured.
 
@@ -99,22 +134,29 @@ class Case:
     budgets: dict[str, int] = field(default_factory=dict)
     classes: dict[str, PriorityClass] = field(default_factory=dict)
     queues: dict[str, Queue] = field(default_factory=dict)
+    rules: tuple[Rule, ...] = ()
 
     def on(self, feature: str) -> bool:
         """Report whether a feature is on."""
         return feature in self.features
 
 
-def draw(seed: int) -> Case:
-    """Draw a case: at most 3 nodes of 6 cores, 12 pods. Seeds one after the other go through all pairs."""
+def draw(seed: int, *, always: str = "") -> Case:
+    """Draw a case: at most 3 nodes of 6 cores, 12 pods. Seeds one after the other go through all pairs.
+
+    `always`: a feature that is on in every case.
+    """
     pick = random.Random(seed)
-    features = set(PAIRS[seed % len(PAIRS)])
+    features = {*PAIRS[seed % len(PAIRS)], *([always] if always else [])}
     features |= {one for one in FEATURES if pick.random() < 0.2}
     if {"soft-budgets", "hard-budgets"} <= features:
         features.discard("soft-budgets" if "hard-budgets" in PAIRS[seed % len(PAIRS)] else "hard-budgets")
     on = features.__contains__
     groups = _groups(pick, features)
     classes = _classes(pick) if on("toleration") else {}
+    tiers = ["", "gold", "lead"] if on("preemption-rules") else [""]
+    if on("preemption-rules"):
+        classes["batch"] = PriorityClass(None, 0)
     names = pick.choice([["root.a", "root.b"], ["root.p.a", "root.b"], ["root.p.a", "root.p.b"]])
     names = names if features & {"guarantee", "max", "lowered-quota"} else []
     nodes = tuple(pick.choice([4, 5, 6]) for _ in range(pick.choice([1, 2, 2, 3])))
@@ -144,6 +186,7 @@ def draw(seed: int) -> Case:
                     left=pick.choice([20, 20, 300, -100])
                     if on("terminating") and pick.random() < 0.4
                     else None,
+                    tier=pick.choice(tiers),
                 )
             )
     preemptor = Pod(
@@ -155,7 +198,9 @@ def draw(seed: int) -> Case:
         priority_class="external" if on("external") else "",
         queue=pick.choice(names) if names else "",
         daemon=on("daemonset"),
+        tier=pick.choice(tiers),
     )
+    rules = [_rule(pick, [*classes, "external"], names) for _ in range(pick.choice([1, 1, 2, 3, 5]))]
     return Case(
         seed=seed,
         features=tuple(one for one in FEATURES if on(one)),
@@ -168,7 +213,33 @@ def draw(seed: int) -> Case:
         budgets={name: pick.choice([0, 1, 1, 2]) for name in "xy"} if _budgets(features) else {},
         classes=classes,
         queues=_queues(pick, features, names, pods),
+        rules=tuple(rules) if on("preemption-rules") else (),
     )
+
+
+def _rule(pick: random.Random, classes: list[str], queues: list[str]) -> Rule:
+    allow = pick.random() < 0.5
+    preemptors, victims = _side(pick, classes, queues), _side(pick, classes, queues)
+    return Rule(allow, preemptors, victims, least=pick.choice([0, 100, 150]) if allow else 0)
+
+
+def _side(pick: random.Random, classes: list[str], queues: list[str]) -> Side:
+    def some(names: list[str]) -> tuple[str, ...]:
+        return tuple(pick.sample(names, min(len(names), 2))) if names and pick.random() < 0.25 else ()
+
+    return Side(
+        env=_condition(pick, ["prod", "dev"]),
+        tier=_condition(pick, ["gold", "lead"]),
+        classes=some(classes),
+        queues=some([*queues, "root.p"] if queues else []),
+    )
+
+
+def _condition(pick: random.Random, values: list[str]) -> Condition | None:
+    if pick.random() < 0.6:
+        return None
+    operator = pick.choice(["In", "In", "NotIn", "Exists", "DoesNotExist"])
+    return Condition(operator, (pick.choice(values),) if operator.endswith("In") else ())
 
 
 def is_below(queue: str, name: str) -> bool:

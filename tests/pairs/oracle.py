@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from itertools import chain, combinations
 from typing import Final
 
-from pairs.drawing import Case, Pod, is_below
+from pairs.drawing import ENVS, Case, Condition, Pod, Side, is_below
 
 VALUE: Final = 0
 """Of the classes of pods that run."""
@@ -23,7 +23,41 @@ def priority_of(case: Case, pod: Pod) -> int:
 
 def kept(case: Case, pod: Pod) -> str:
     """Return the policy's or the class's rule that keeps a pod from this preemptor; empty where none does."""
-    return protected(case, pod) or ("preemption-toleration" if tolerates(case, pod) else "")
+    if protection := protected(case, pod):
+        return protection
+    if tolerates(case, pod):
+        return "preemption-toleration"
+    return "preemption-rule" if rule_keeps(case, case.preemptor, pod) else ""
+
+
+def rule_keeps(case: Case, preemptor: Pod | None, pod: Pod) -> bool:
+    """Report whether the first rule that matches both sides keeps a pod; None: of a quota."""
+    for rule in case.rules:
+        if preemptor is None and rule.preemptors != Side():
+            continue
+        if preemptor is not None and not _is_meant(rule.preemptors, preemptor):
+            continue
+        if _is_meant(rule.victims, pod):
+            young = preemptor is not None and pod.scheduled_ago < rule.least
+            return not rule.allow or young
+    return False
+
+
+def _is_meant(side: Side, pod: Pod) -> bool:
+    return (
+        _holds(side.env, ENVS[pod.namespace])
+        and _holds(side.tier, pod.tier)
+        and (not side.classes or pod.priority_class in side.classes)
+        and (not side.queues or any(is_below(pod.queue, one) for one in side.queues))
+    )
+
+
+def _holds(condition: Condition | None, value: str) -> bool:
+    if condition is None:
+        return True
+    listed = value != "" and value in condition.values
+    found = {"In": listed, "NotIn": not listed, "Exists": value != "", "DoesNotExist": value == ""}
+    return found[condition.operator]
 
 
 def protected(case: Case, pod: Pod) -> str:
@@ -212,7 +246,8 @@ def _makes_room(case: Case, victims: Collection[Pod], node: int) -> bool:
 
 def quota_removable(case: Case, pod: Pod) -> bool:
     """Report whether a lowered quota may take a pod, as far as it is looked at by itself."""
-    return pod.left is None and not pod.daemon and not protected(case, pod)
+    stays = pod.daemon or protected(case, pod) or rule_keeps(case, None, pod)
+    return pod.left is None and not stays
 
 
 def quota_broken(case: Case, victims: Collection[Pod], queue: str) -> str:

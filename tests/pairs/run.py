@@ -1,4 +1,6 @@
-"""Draw many cases and write those that disagree: `make pairs N=20000 FIRST=0`."""
+"""Draw many cases and write those that disagree: `make pairs N=20000 FIRST=0`.
+
+`ALWAYS=preemption-rules` has a feature on in every case: so many sets of rules are drawn."""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from pathlib import Path
 import structlog
 
 from pairs.checking import disagreements
-from pairs.drawing import PAIRS, Case, draw
+from pairs.drawing import FEATURES, PAIRS, Case, draw
 
 FOUND = Path(__file__).parents[2] / "build/pairs"
 
@@ -41,11 +43,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--always", default="", choices=FEATURES, help="a feature that every case has")
     options = parser.parse_args()
     quiet()
     failed, counts = 0, Counter[tuple[str, str]]()
     for seed in range(options.first, options.first + options.count):
-        case = draw(seed)
+        case = draw(seed, always=options.always)
         counts.update(combinations(case.features, 2))
         if found := disagreements(case):
             failed += 1

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from makeway.core.policy.exemption import NOT_EXEMPT
+from makeway.core.policy.exemption import FOREVER, NOT_EXEMPT
+from makeway.core.policy.rules import Verdict
 from makeway.core.policy.toleration_record import NO_RECORD, TolerationRecord
 from pairs.checking import disagreements
 from pairs.drawing import PAIRS, draw
@@ -56,6 +57,18 @@ DEFECTS: dict[str, tuple[str, Any]] = {
     "the policy protects no pod": (
         "makeway.core.policy.protection.exemption_of",
         lambda victim, protection: NOT_EXEMPT,
+    ),
+    "the evictor asks no rule of who may preempt whom": (
+        "makeway.core.policy.rules.in_table",
+        lambda table: lambda pair: Verdict(True, "none", "none"),
+    ),
+    "plans ask no rule of who may preempt whom": (
+        "makeway.planner.plan.who_preempts.WhoPreempts.exempt",
+        lambda self, columns: None,
+    ),
+    "a run time is counted from nothing": (
+        "makeway.core.policy.preemption.PreemptionRule.keeps_until",
+        lambda self, start_micros: FOREVER if self.action == "deny" else 0,
     ),
     "a quota takes no group with pods elsewhere": (
         "makeway.evictor.act.looks.Looks._bar_of",
