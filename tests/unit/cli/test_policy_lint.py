@@ -171,3 +171,47 @@ def test_how_fast_lowered_quotas_come_down_is_noted_where_a_file_has_any_or_limi
     slow = run("-", stdin=POLICY + "limits: {victimsPerMinute: 5}\n")
     assert slow[0] == 0
     assert "note: for a lowered quota at most 4 pods of one queue go in a minute" in slow[1]
+
+
+RULES = """\
+apiVersion: makeway.dev/v1
+kind: Policy
+preemption:
+  rules:
+  - name: first
+    preemptors: {priorityClasses: [urgent, prod], queues: [root.a]}
+    victims:
+      namespaceSelector: {matchLabels: {team: a}}
+      labelSelector: {matchExpressions: [{key: keep, operator: DoesNotExist}]}
+    action: allow
+    minimumRunTime: 90s
+  bands:
+  - {classes: [prod], never: own}
+"""
+
+
+def test_rules_are_printed_in_their_order_with_those_of_bands(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(RULES)
+
+    result = CliRunner().invoke(app, ["policy", "explain", str(file)])
+
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "1. first: allow once the victim has run 90 s, until then deny; "
+        "preemptors: class urgent or prod, queue root.a; victims: namespace label team in (a), label !keep",
+        "2. band-1: deny; preemptors: class prod; victims: class prod",
+        "else: no rule keeps the victim; priorities, protection, budgets and the like hold anyway",
+    ]
+
+
+@pytest.mark.parametrize(("text", "wrong"), [(None, "cannot be read"), ("kind: Policy", "apiVersion")])
+def test_a_policy_that_is_refused_is_not_explained(tmp_path: Path, text: str | None, wrong: str) -> None:
+    file = tmp_path / "policy.yaml"
+    if text is not None:
+        file.write_text(text)
+
+    result = CliRunner().invoke(app, ["policy", "explain", str(file)])
+
+    assert result.exit_code == 1
+    assert wrong in result.stdout

@@ -11,8 +11,10 @@ import typer
 
 from makeway.bus.reasons import reason_of
 from makeway.cli.output import OutputOption, Printer
+from makeway.cli.policy.explain import explained
 from makeway.cli.policy.lint import Finding, lint
-from makeway.core.config.document import Problem
+from makeway.core.config.document import ConfigError, Problem
+from makeway.core.policy.document import parse_policy
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
@@ -52,15 +54,41 @@ def lint_files(
         raise typer.Exit(1)
 
 
+@app.command("explain")
+def explain_file(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="policy.yaml; - reads stdin.")],
+) -> None:
+    """Print the rules of who may preempt whom in the order in which they are asked, with those of bands.
+
+    Ends with 1 where the policy is refused or cannot be read.
+    """
+    printer = Printer("text")
+    try:
+        policy = parse_policy(_text(file), file)
+    except ConfigError as error:
+        for problem in error.problems:
+            printer.line(problem.describe(error.source))
+        raise typer.Exit(1) from error
+    for line in explained(policy):
+        printer.line(line)
+
+
 def _file(name: str) -> list[Finding]:
     source = "<stdin>" if name == _STDIN else name
     try:
+        return lint(_text(name), source)
+    except ConfigError as error:
+        return [Finding(source, "", error.problems)]
+
+
+def _text(name: str) -> str:
+    """Read a file, or stdin. Raises ConfigError where that cannot be."""
+    try:
         data = sys.stdin.buffer.read() if name == _STDIN else Path(name).read_bytes()
-        text = data.decode()
+        return data.decode()
     except (OSError, UnicodeDecodeError) as error:
         problem = Problem("", "", f"cannot be read: {reason_of(error)}", "give a text file that you may read")
-        return [Finding(source, "", (problem,))]
-    return lint(text, source)
+        raise ConfigError("<stdin>" if name == _STDIN else name, [problem]) from error
 
 
 def _lines(finding: Finding) -> list[str]:
