@@ -1,4 +1,4 @@
-"""What a person waits for: said on stderr when it has been silent for 1.5 s, as its end may be 10 s away."""
+"""What a person waits for: said on stderr when it has been silent for 1.2 s, as its end may be 10 s away."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import aiohttp
 from makeway.cli.errors import tell
 from makeway.runtime.kube import Api
 
-SILENT_SECONDS: Final = 1.5
+SILENT_SECONDS: Final = 1.2
+"""With the 0.7 s that a command takes to start, what is away is named within two seconds."""
 
 
 @contextmanager
