@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.dev.audit_log import AuditEvent, AuditLog
 from makeway.dev.demo import manifests
@@ -196,12 +199,7 @@ async def audit(stage: Stage, orders: list[tuple[EvictionOrder, Outcome]]) -> No
     narrator = stage.narrator
     narrator.chapter("What the API server's audit log says")
     (_, refused), (last, done) = orders[0], orders[-1]
-    log = AuditLog(stage.audit_log, whole=True)
-    events = [
-        event
-        for event in log.events(resource="pods", namespace=manifests.NAMESPACE)
-        if event.user != KUBELET and (event.removes_pod or event.subresource == "binding")
-    ]
+    events = await _logged(stage)
     trials = [event for event in events if event.dry_run and event.user == EVICTOR]
     for number, (order, outcome) in enumerate(orders, start=1):
         tried = _of(trials, order, outcome)
@@ -213,8 +211,7 @@ async def audit(stage: Stage, orders: list[tuple[EvictionOrder, Outcome]]) -> No
     deletes = [event for event in events if event.removes_pod and event.accepted]
     for event in deletes:
         narrator.say(f"{event.user.rpartition(':')[2]} deleted {event.name}, if UID {event.precondition_uid}")
-    bindings = [event for event in events if event.subresource == "binding" and event.accepted]
-    bindings = [event for event in bindings if event.name.startswith("train-")]
+    bindings = _bindings(events)
     for user in sorted({event.user for event in bindings}):
         bound = sum(event.user == user for event in bindings)
         narrator.say(f"{user.rpartition(':')[2]} bound {bound} pods of train")
@@ -243,6 +240,26 @@ async def audit(stage: Stage, orders: list[tuple[EvictionOrder, Outcome]]) -> No
         and {event.user for event in bindings} == {_SCHEDULER}
         and min(event.at for event in bindings) > max(event.at for event in deletes),
     )
+
+
+async def _logged(stage: Stage) -> list[AuditEvent]:
+    """Return what was tried, deleted and bound, once all members are: a watch is ahead of what is logged."""
+    log, deadline = AuditLog(stage.audit_log, whole=True), time.monotonic() + ANSWER_SECONDS
+    while True:
+        events = [
+            event
+            for event in log.events(resource="pods", namespace=manifests.NAMESPACE)
+            if event.user != KUBELET and (event.removes_pod or event.subresource == "binding")
+        ]
+        if len(_bindings(events)) >= _MEMBERS or time.monotonic() > deadline:  # then a claim fails
+            return events
+        await asyncio.sleep(0.1)
+
+
+def _bindings(events: list[AuditEvent]) -> list[AuditEvent]:
+    """Return those that bound a member."""
+    bindings = [event for event in events if event.subresource == "binding" and event.accepted]
+    return [event for event in bindings if event.name.startswith("train-")]
 
 
 def _of(trials: list[AuditEvent], order: EvictionOrder, outcome: Outcome) -> list[AuditEvent]:
