@@ -7,14 +7,14 @@ cost. Those are kept for which the cost and a bound of what is left are least to
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 import numpy as np
 
 from makeway.planner.plan.gang.effects import PASSED, Effects
 from makeway.planner.plan.gang.grids import NEVER, Bound, Grids
-from makeway.planner.plan.gang.options import MIXERS, Costs, Options
+from makeway.planner.plan.gang.options import MIXERS, Costs, Options, cheapest_of_alike
 from makeway.planner.plan.gang.work import CALLS, Work
 from makeway.planner.snapshot.columns import Flags, Ints
 
@@ -89,13 +89,8 @@ class Beam:
         whole = found[0]
         if len(found) > 1:
             yield
-            whole = Beginnings(
-                np.concatenate([one.states for one in found]),
-                np.concatenate([one.costs for one in found]),
-                np.concatenate([one.rest for one in found]),
-                np.concatenate([one.came for one in found]),
-                np.concatenate([one.did for one in found]),
-            )
+            names = [one.name for one in fields(Beginnings)]
+            whole = Beginnings(*(np.concatenate([getattr(one, name) for one in found]) for name in names))
             whole, was_cut = self._best(whole, width * 2)
             cut |= was_cut
         whole = whole.take(self._undominated(whole.states, whole.costs))
@@ -130,9 +125,7 @@ class Beam:
 
     def _best(self, layer: Beginnings, most: int) -> tuple[Beginnings, bool]:
         """Return the cheapest of those that are alike, so many of them, and whether others were left out."""
-        mixed = layer.states @ MIXERS[: layer.states.shape[1]]
-        order = np.lexsort((layer.costs.imag, layer.costs.real, mixed))
-        order = order[np.r_[True, mixed[order][1:] != mixed[order][:-1]]] if order.size else order
+        order = cheapest_of_alike(layer.states, layer.costs) if layer.costs.size else _none()
         whole = layer.costs[order] + layer.rest[order]
         best = order[np.lexsort((whole.imag, whole.real))]
         return layer.take(best[:most]), best.size > most

@@ -192,10 +192,10 @@ def blockers(model: Model, objective: Objective) -> Generator[None, None, list[D
             yield
         can = np.array([keeper.opens[at] for keeper, at in zip(keepers, domains, strict=True)]).all(axis=0)
         terms = {
-            "highestPriority": np.max([one.highest[at] for one, at in zip(keepers, domains, strict=True)], 0),
-            "lostWork": np.sum([one.lost[at] for one, at in zip(keepers, domains, strict=True)], 0),
-            "prioritySum": np.sum([one.total[at] for one, at in zip(keepers, domains, strict=True)], 0),
-            "victims": np.sum([one.count[at] for one, at in zip(keepers, domains, strict=True)], 0),
+            term: (np.max if term == "highestPriority" else np.sum)(
+                [one.terms[term][at] for one, at in zip(keepers, domains, strict=True)], axis=0
+            )
+            for term in keepers[0].terms
         }
         can &= terms["victims"] > 0
         order = np.lexsort([terms[term][can] for term in reversed(objective) if term in terms])
@@ -225,17 +225,13 @@ def blockers(model: Model, objective: Objective) -> Generator[None, None, list[D
 class _Keepers:
     """Pods that count against a rule, by domain, the last entry for no domain: nothing there.
 
-    `pods`: (slot, node), those of a domain from `first` of it on. `highest`, `total`, `lost`,
-    `count`: int64[domains + 1], their highest priority, the sum of shifted priorities, lost work, and how
-    many. `opens`: bool, members may come once they have gone.
+    `pods`: (slot, node), those of a domain from `first` of it on. `terms`: int64[domains + 1] each, what they
+    cost where nothing but pods by themselves goes. `opens`: bool, members may come once they have gone.
     """
 
     pods: Ints
     first: Ints
-    highest: Ints
-    total: Ints
-    lost: Ints
-    count: Ints
+    terms: dict[GroupTerm, Ints]
     opens: Flags
 
     @classmethod
@@ -246,17 +242,22 @@ class _Keepers:
         order = np.argsort(domains, kind="stable")
         slots, nodes, domains = slots[order], nodes[order], domains[order]
         many = rule.room.size + 1
-        priorities = model.priority[slots, nodes]
-        highest, total = np.full(many, NO_PRIORITY, np.int64), np.zeros(many, np.int64)
+        priorities, highest = model.priority[slots, nodes], np.full(many, NO_PRIORITY, np.int64)
         np.maximum.at(highest, domains, priorities)
-        np.add.at(total, domains, priorities + SHIFT)
-        lost = np.zeros(many, np.int64)
-        np.add.at(lost, domains, model.lost[slots, nodes])
-        room = np.append(rule.room, rule.need)
-        np.add.at(room, domains, rule.use[slots, nodes])
-        count = np.bincount(domains, minlength=many)
+
+        def added(amounts: Ints, room: Ints) -> Ints:
+            np.add.at(room, domains, amounts)
+            return room
+
+        terms: dict[GroupTerm, Ints] = {
+            "highestPriority": highest,
+            "lostWork": added(model.lost[slots, nodes], np.zeros(many, np.int64)),
+            "prioritySum": added(priorities + SHIFT, np.zeros(many, np.int64)),
+            "victims": np.bincount(domains, minlength=many),
+        }
+        room = added(rule.use[slots, nodes], np.append(rule.room, rule.need))
         first = np.searchsorted(domains, np.arange(many + 1))
-        return cls(np.column_stack([slots, nodes]), first, highest, total, lost, count, room >= rule.need)
+        return cls(np.column_stack([slots, nodes]), first, terms, room >= rule.need)
 
     def pods_of(self, domain: int) -> list[list[int]]:
         """Return slot and node of each pod of a domain."""

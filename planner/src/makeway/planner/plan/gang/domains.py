@@ -13,6 +13,7 @@ from makeway.planner.plan.gang.draft import Draft, price_of
 from makeway.planner.plan.gang.levels import least_levels
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.question import GangQuestion
+from makeway.planner.plan.price import Key
 from makeway.planner.plan.result import GangDomain
 from makeway.planner.snapshot.columns import MOST
 
@@ -72,7 +73,8 @@ def in_order(
     """Return the domains that were looked at, those first that cost least, then those with most room."""
     if not gang.topology:
         return ()
-    planned = [one for one in priced if one.price is not None]
-    planned.sort(key=lambda one: one.price.key(objective) if one.price else ())
-    rest = sorted((one for one in priced if one.price is None), key=lambda one: -one.placeable)
-    return (*planned, *rest)
+
+    def place(one: GangDomain) -> tuple[bool, Key]:
+        return one.price is None, (-one.placeable,) if one.price is None else one.price.key(objective)
+
+    return tuple(sorted(priced, key=place))

@@ -6,14 +6,14 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
 from makeway.core.k8s.importance import NOT_STARTED
 from makeway.planner.plan.constraints.layers import least_of_others
 from makeway.planner.plan.evaluate import reprieve
-from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, SpreadRule, members_at, unit_cost
+from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, SpreadRule, members_at
 from makeway.planner.plan.planned_unit import PlannedUnit
 from makeway.planner.plan.price import NO_PRIORITY, SHIFT, Price
 from makeway.planner.snapshot.budgets import Key
@@ -64,29 +64,19 @@ def gone(model: Model, draft: Draft) -> list[Slot]:
 
 def price_of(model: Model, draft: Draft) -> Price:
     """Return what a draft costs. O(victims · log victims)."""
-    at = places_of(draft.singles)
-    priorities = model.priority[at]
-    highest = int(priorities.max(initial=NO_PRIORITY))
-    there = priorities == highest
-    highest_victims, start = int(there.sum()), int(model.start[at][there].min(initial=NOT_STARTED))
-    total, count = int(priorities.sum()) + SHIFT * priorities.size, priorities.size
+    at, whole = places_of(draft.singles), model.whole(draft.units)
+    priorities: list[int] = model.priority[at].tolist()
+    priorities += [pod.priority for unit in whole for pod in unit.members]
+    highest = max(priorities, default=NO_PRIORITY)
+    starts: list[int] = model.start[at][model.priority[at] == highest].tolist()
+    starts += [unit.unit.start for unit in whole if members_at(unit, highest)]
     charges = [
         ((-int(model.priority[slot, node]), int(model.rank[node]), slot), {held: 1})
         for slot, node, held in _covered(model, draft.singles)
     ]
-    whole = model.whole(draft.units)
     for turn, unit in enumerate(whole):
-        priority = max(pod.priority for pod in unit.members)
-        as_high = members_at(unit, priority)
-        total += unit_cost(unit)
-        count += unit.size
-        begun = unit.unit.start
-        if priority > highest:
-            highest, highest_victims, start = priority, as_high, begun
-        elif priority == highest:
-            highest_victims += as_high
-            start = min(start, begun)
         if unit.sets:
+            priority = max(pod.priority for pod in unit.members)
             charges.append(((-priority, -1, turn), dict(unit.sets)))
     work = int(model.lost[at].sum()) + sum(unit.lost_work for unit in whole)
     lost = Counter(model.gang[at].tolist()) if model.spare else Counter[int]()
@@ -95,7 +85,16 @@ def price_of(model: Model, draft: Draft) -> Price:
     )
     charges.sort(key=lambda one: one[0])
     found = model.snapshot.budgets.violations([one for _, one in charges], model.debits) if charges else []
-    return Price(sum(found), highest, broken, highest_victims, total, count, start, work)
+    return Price(
+        violations=sum(found),
+        highest=highest,
+        broken=broken,
+        highest_victims=priorities.count(highest),
+        priority_sum=sum(priorities) + SHIFT * len(priorities),
+        victims=len(priorities),
+        start=min(starts, default=NOT_STARTED),
+        lost_work=work,
+    )
 
 
 def places_of(slots: Collection[Slot]) -> tuple[Ints, Ints]:
@@ -165,8 +164,7 @@ def trimmed(model: Model, draft: Draft, base: Draft | None = None) -> Draft:
     O(slots · nodes of the draft) where no rule but room of single nodes counts, else O(victims · members) for
     few victims.
     """
-    ruled = bool(model.rooms or model.spreads or model.affinities)
-    if not draft.singles or (ruled and len(draft.singles) > FEW):
+    if not draft.singles or (model.is_ruled and len(draft.singles) > FEW):
         return draft
     offered = draft.singles - base.singles if base is not None else draft.singles
     if not offered:
@@ -183,7 +181,7 @@ def trimmed(model: Model, draft: Draft, base: Draft | None = None) -> Draft:
     # Where there are rules each of them may need one of these gone.
     for slot, place in spared.tolist():
         one = slot, int(places[place])
-        without = Draft(draft.members, draft.singles - {one}, draft.units) if ruled else None
+        without = Draft(draft.members, draft.singles - {one}, draft.units) if model.is_ruled else None
         if without is None:
             draft.singles.discard(one)
         elif arrange(model, without) is not None:
@@ -218,20 +216,9 @@ class Placing:
 
     def remove(self, slots: Iterable[Slot], sign: int = 1) -> None:
         """Let pods go; with a `sign` of -1 they are back."""
-        model = self.model
-        if not (model.rooms or model.spreads or model.affinities):
-            return
-        for slot, node in slots:
-            for rule, room in zip(model.rooms, self.rooms, strict=True):
-                if rule.domains[node] >= 0:
-                    room[rule.domains[node]] += sign * rule.use[slot, node]
-            for spread, totals in zip(model.spreads, self.spreads, strict=True):
-                if spread.domains[node] >= 0:
-                    totals[spread.domains[node]] -= sign * spread.use[slot, node]
-            for affinity, of_terms in zip(model.affinities, self.affinities, strict=True):
-                for term, held in enumerate(of_terms):
-                    if affinity.domains[term, node] >= 0:
-                        held[affinity.domains[term, node]] -= sign * affinity.use[slot, node]
+        if self.model.is_ruled:
+            for slot in slots:
+                self._add(slot[1], -sign, "use", slot)
 
     def may_come(self, cls: int, node: int) -> bool:
         """Report whether the rules let one more member of a class onto a node."""
@@ -244,10 +231,11 @@ class Placing:
 
     def is_open(self, cls: int, node: int) -> bool:
         """Report whether spread and affinity let one more member come."""
-        for spread, totals in zip(self.model.spreads, self.spreads, strict=True):
-            if spread.cls == cls and not self._even(spread, totals, node):
-                return False
-        return self.is_near(cls, node)
+        even = all(
+            rule.cls != cls or rule.domains[node] < 0 or totals[rule.domains[node]] <= _most_in(rule, totals)
+            for rule, totals in zip(self.model.spreads, self.spreads, strict=True)
+        )
+        return even and self.is_near(cls, node)
 
     def is_near(self, cls: int, node: int) -> bool:
         """Report whether affinity lets one more member come, which no victim changes."""
@@ -285,15 +273,14 @@ class Placing:
         )
         return cls, *spreads, *near
 
-    def opens(self) -> tuple[int, ...]:
+    def opens(self) -> tuple[bytes, ...]:
         """Return what the answers of `is_open` depend on beside a node's own numbers. O(domains)."""
-        open_ = (
-            int((totals <= _least(rule, totals) + rule.slack).sum())
+        even = (
+            totals <= _most_in(rule, totals)
             for rule, totals in zip(self.model.spreads, self.spreads, strict=True)
         )
-        least = (_least(rule, totals) for rule, totals in zip(self.model.spreads, self.spreads, strict=True))
-        near = (int((held > 0).sum()) for of_terms in self.affinities for held in of_terms)
-        return *open_, *least, *near
+        near = (held > 0 for of_terms in self.affinities for held in of_terms)
+        return tuple(one.tobytes() for one in (*even, *near))
 
     def _has_room(self, number: int, rule: RoomRule, cls: int, node: int) -> bool:
         """Report whether a rule of a class, or of members that are there already, lets another one come."""
@@ -308,13 +295,6 @@ class Placing:
         return room - int(rule.take[cls]) + int(rule.take[rule.cls]) >= rule.need
 
     @staticmethod
-    def _even(rule: SpreadRule, totals: Ints, node: int) -> bool:
-        domain = int(rule.domains[node])
-        if domain < 0:
-            return True
-        return int(totals[domain]) <= _least(rule, totals) + rule.slack
-
-    @staticmethod
     def _near(rule: AffinityRule, of_terms: list[Ints], node: int) -> bool:
         near = all(
             rule.domains[term, node] >= 0 and held[rule.domains[term, node]] > 0
@@ -324,23 +304,34 @@ class Placing:
 
     def place(self, cls: int, node: int, count: int = 1) -> None:
         """Put members onto a node."""
+        self._add(node, count, "take", cls)
+        for rule, there in zip(self.model.rooms, self.there, strict=True):
+            if rule.domains[node] >= 0:
+                there[rule.domains[node], cls] += count
+
+    def _add(self, node: int, count: int, of: Literal["use", "take"], at: Slot | int) -> None:
+        """Count so many more pods or members on a node, by what they use or take of each rule."""
         model = self.model
-        for number, rule in enumerate(model.rooms):
-            domain = int(rule.domains[node])
-            if domain >= 0:
-                self.rooms[number][domain] -= int(rule.take[cls]) * count
-                self.there[number][domain, cls] += count
+
+        def amount_of(rule: RoomRule | SpreadRule | AffinityRule) -> int:
+            return count * int(getattr(rule, of)[at])
+
+        for rule, room in zip(model.rooms, self.rooms, strict=True):
+            if rule.domains[node] >= 0:
+                room[rule.domains[node]] -= amount_of(rule)
         for spread, totals in zip(model.spreads, self.spreads, strict=True):
             if spread.domains[node] >= 0:
-                totals[spread.domains[node]] += int(spread.take[cls]) * count
+                totals[spread.domains[node]] += amount_of(spread)
         for affinity, of_terms in zip(model.affinities, self.affinities, strict=True):
-            for term, held in enumerate(of_terms):
-                if affinity.domains[term, node] >= 0:
-                    held[affinity.domains[term, node]] += int(affinity.take[cls]) * count
+            for domain, held in zip(affinity.domains[:, node], of_terms, strict=True):
+                if domain >= 0:
+                    held[domain] += amount_of(affinity)
 
 
-def _least(rule: SpreadRule, totals: Ints) -> int:
-    return 0 if rule.few or not rule.exists.any() else int(totals[rule.exists].min())
+def _most_in(rule: SpreadRule, totals: Ints) -> int:
+    """Return how many pods a domain may hold for one more to come."""
+    least = 0 if rule.few or not rule.exists.any() else int(totals[rule.exists].min())
+    return least + rule.slack
 
 
 def arrange(model: Model, draft: Draft) -> list[Step] | None:
@@ -357,7 +348,7 @@ def arrange(model: Model, draft: Draft) -> list[Step] | None:
         )
         if count
     ]
-    if not (model.rooms or model.spreads or model.affinities):
+    if not model.is_ruled:
         return left if all(model.allowed[cls, node] for cls, node, _ in left) else None
     placing = Placing(model)
     placing.remove(gone(model, draft))

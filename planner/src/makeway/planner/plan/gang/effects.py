@@ -16,7 +16,7 @@ import numpy as np
 
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.draft import Draft, places_of, slots_of, taken_of, victims_of
-from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, SpreadRule, members_at, unit_cost
+from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, SpreadRule, unit_cost, unit_terms
 from makeway.planner.plan.gang.stairs import may_go
 from makeway.planner.plan.planned_unit import PlannedUnit
 from makeway.planner.plan.price import SHIFT, weights_of
@@ -135,17 +135,7 @@ class Effects:
         model = self.model
         slots, nodes = places_of(base.singles)
         found = complex(self.costs(slots, nodes).sum())
-        for unit in model.whole(base.units):
-            found += self.price(
-                {
-                    "groups": 1,
-                    "lostWork": unit.lost_work,
-                    "highestVictims": members_at(unit, self.level),
-                    "prioritySum": unit_cost(unit),
-                    "victims": unit.size,
-                }
-            )
-        return found
+        return found + sum(self.price(unit_terms(unit, self.level)) for unit in model.whole(base.units))
 
     # ------------------------------------------------------------------------------------ columns
 
@@ -167,11 +157,8 @@ class Effects:
         charged: Counter[tuple[str, str]] = Counter()
         hard: set[tuple[str, str]] = set()
         budgets = model.snapshot.budgets
-        sets = Counter(model.budgets[alone].tolist())
-        for unit in whole:
-            sets.update(unit.sets)
-        for number, count in sets.items():
-            for key in budgets.charged(number) if number else ():
+        for number, count in _sets(model.budgets[alone], whole):
+            for key in budgets.charged(number):
                 charged[key] += count
                 if budgets.hard(np.array([number])).any():
                     hard.add(key)
@@ -211,11 +198,8 @@ class Effects:
         found = np.zeros(len(self.columns), np.int64)
         whole = model.whole(base.units)
         taken = taken_of(model, base.singles, whole) if model.margins else {}
-        sets = Counter(model.budgets[at].tolist())
-        for unit in whole:
-            sets.update(unit.sets)
-        for number, count in sets.items():
-            for key in model.snapshot.budgets.charged(number) if number else ():
+        for number, count in _sets(model.budgets[at], whole):
+            for key in model.snapshot.budgets.charged(number):
                 self._add(found, ("budget", key), count)
         for gang, count in Counter(model.gang[at].tolist()).items():
             self._add(found, ("gang", gang), count)
@@ -280,6 +264,14 @@ class Effects:
             self._add(found, ("even", number, domain), members @ spread.take)
             self._add(found, ("evened", number, domain), members[:, spread.cls])
         return found
+
+
+def _sets(held: Ints, units: list[PlannedUnit]) -> Iterator[tuple[int, int]]:
+    """Yield the sets of budgets that pods and units hold, and how many pods hold each."""
+    found = Counter(held.tolist())
+    for unit in units:
+        found.update(unit.sets)
+    yield from ((number, count) for number, count in found.items() if number)
 
 
 def _anchors(rule: AffinityRule) -> Iterator[RoomRule]:

@@ -130,7 +130,7 @@ class _Filling:
         self._parked: defaultdict[tuple[int, ...], list[Entry]] = defaultdict(list)
         self._freed_widely = False
         self._evening = False
-        self._opens: tuple[int, ...] = ()
+        self._opens: tuple[bytes, ...] = ()
         self._ahead: dict[int, _Ahead] = {}
         tied = model.spreads or model.affinities or model.spare or model.margins
         self._apart = not (tied or model.budgets.any() or model.unit.any())

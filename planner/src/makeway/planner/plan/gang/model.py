@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from makeway.bus.messages import ClosingRule
+from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.queues import Margin
 from makeway.planner.plan.lost_work import LostWorkOf
 from makeway.planner.plan.planned_unit import PlannedUnit
@@ -92,33 +93,21 @@ class AffinityRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
-    """One question over some nodes; N nodes, D slots, R asked resources, C classes of members.
+class NodePods:
+    """Nodes and their pods; N nodes, D slots, R asked resources.
 
-    `rows`: int64[N], of the snapshot; `names`: of these nodes. `rank`: int64[N], their order. `awaited`: pods
-    that are leaving, by node. `room`: int64[R, N], with
-    the awaited gone and the nominated there. `need`: int64[C, R]. `allowed`: bool[C, N], the class can use
-    the node. `counts`: how many members of each class wait; `must`: how many have to be placed.
+    `rows`: int64[N], of the snapshot; `names`: of these nodes. `awaited`: pods that are leaving, by node.
+    `room`: int64[R, N], with the awaited gone and the nominated there.
 
     Of the pods, in the order of reprieve: `removable`: bool[D, N]; `uses`: int64[R, D, N]; `priority`,
     `start`, `budgets` (sets), `lost` (work, where that counts), `gang` (groups by number, 0 for none or a
-    unit's), `unit` (place in `units`, 0 for none): int64[D, N]; `follows`: bool[D, N], of the same unit as
-    the pod before. `pods`: by node.
-
-    `spare`: how many pods each gang can lose. `debits`: what in-flight pods take from budgets. `margins`: of
-    queues' guarantees, `queue`: int64[D, N], the pods' queues. `most_victims`: of one order. `lost_work`:
-    what decides how much pods lose, None where that does not count.
+    unit's), `unit` (place in `units`, 0 for none), `queue` (by number): int64[D, N]; `follows`: bool[D, N],
+    of the same unit as the pod before. `pods`: by node. `spare`: how many pods each gang can lose.
     """
 
-    snapshot: Snapshot
     rows: Ints
     names: Sequence[str]
-    rank: Ints
     room: Ints
-    need: Ints
-    allowed: Flags
-    counts: tuple[int, ...]
-    must: int
     removable: Flags
     uses: Ints
     priority: Ints
@@ -128,16 +117,34 @@ class Model:
     gang: Ints
     unit: Ints
     follows: Flags
+    queue: Ints
     pods: Sequence[Sequence[PodRecord]]
     awaited: Mapping[int, Sequence[PodRecord]]
     units: Sequence[PlannedUnit | None]
     spare: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Model(NodePods):
+    """One question over some nodes; C classes of members.
+
+    `rank`: int64[N], the nodes' order. `need`: int64[C, R]. `allowed`: bool[C, N], the class can use the
+    node. `counts`: how many members of each class wait; `must`: how many have to be placed. `debits`: what
+    in-flight pods take from budgets. `margins`: of queues' guarantees. `most_victims`: of one order.
+    `lost_work`: what decides how much pods lose, None where that does not count.
+    """
+
+    snapshot: Snapshot
+    rank: Ints
+    need: Ints
+    allowed: Flags
+    counts: tuple[int, ...]
+    must: int
     debits: Mapping[Key, int]
     rooms: tuple[RoomRule, ...]
     spreads: tuple[SpreadRule, ...]
     affinities: tuple[AffinityRule, ...]
     margins: tuple[Margin, ...]
-    queue: Ints
     most_victims: int
     asked: Ints
     left_out: tuple[str, ...]
@@ -152,6 +159,11 @@ class Model:
     def nodes(self) -> int:
         """How many nodes there are."""
         return int(self.rows.size)
+
+    @property
+    def is_ruled(self) -> bool:
+        """Report whether members ask for more than resources."""
+        return bool(self.rooms or self.spreads or self.affinities)
 
     def pod(self, slot: int, node: int) -> PodRecord:
         """Return the pod in a slot."""
@@ -191,3 +203,14 @@ def unit_cost(unit: PlannedUnit) -> int:
 def members_at(unit: PlannedUnit, priority: int) -> int:
     """Return how many pods of a unit have a priority."""
     return sum(pod.priority == priority for pod in unit.members)
+
+
+def unit_terms(unit: PlannedUnit, level: int) -> dict[GroupTerm, int]:
+    """Return what a unit adds to the terms of a price where no victim has a priority above `level`."""
+    return {
+        "groups": 1,
+        "lostWork": unit.lost_work,
+        "highestVictims": members_at(unit, level),
+        "prioritySum": unit_cost(unit),
+        "victims": unit.size,
+    }

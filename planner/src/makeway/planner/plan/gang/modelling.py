@@ -7,7 +7,7 @@ their queues.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import islice
 from typing import Final
 
@@ -26,7 +26,7 @@ from makeway.planner.plan.constraints.layers import (
 )
 from makeway.planner.plan.constraints.queues import numbers_of
 from makeway.planner.plan.constraints.tally import BoundedTallies, Weights
-from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, SpreadRule
+from makeway.planner.plan.gang.model import AffinityRule, Model, NodePods, RoomRule, SpreadRule
 from makeway.planner.plan.gang.parts import Part, joined, part_of
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.queues import GangMaximum, margins_of, maxima_of
@@ -127,28 +127,13 @@ def modelling(
         if len(layers) > 1:
             yield
     return Model(
+        **{one.name: getattr(whole, one.name) for one in fields(NodePods)},
         snapshot=snapshot,
-        rows=whole.rows,
-        names=whole.names,
         rank=np.argsort(np.argsort(np.array(whole.names))),
-        room=whole.room,
         need=vectors[:, asked],
         allowed=allowed,
         counts=tuple(one.count for one in gang.classes),
         must=gang.must_place,
-        removable=whole.removable,
-        uses=whole.uses,
-        priority=whole.priority,
-        start=whole.start,
-        budgets=whole.budgets,
-        lost=whole.lost,
-        gang=np.where(whole.unit > 0, 0, whole.group),
-        unit=whole.unit,
-        follows=whole.follows,
-        pods=whole.pods,
-        awaited=whole.awaited,
-        units=whole.units,
-        spare=whole.spare,
         debits=taken,
         rooms=(
             *(rule for found in rules for rule in found[0]),
@@ -157,7 +142,6 @@ def modelling(
         spreads=tuple(rule for found in rules for rule in found[1]),
         affinities=tuple(rule for found in rules for rule in found[2]),
         margins=margins,
-        queue=whole.queue,
         most_victims=min(snapshot.exemptions.policy.limits.victims_per_order, MOST_VICTIMS),
         asked=asked,
         left_out=tuple(dict.fromkeys(name for one in layers for name in one.left_out)),

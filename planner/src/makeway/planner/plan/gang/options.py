@@ -214,11 +214,7 @@ def _undominated(effects: Effects, pairs: Ints, adds: Ints, costs: Costs) -> Int
     """Return the places of options, for the same members none worse than another, cheapest first."""
     if not pairs.size:
         return pairs
-    rows = np.column_stack([pairs, adds])
-    mixed = rows @ MIXERS[: rows.shape[1]]
-    order = np.lexsort((costs.imag, costs.real, mixed))
-    first = np.r_[True, mixed[order][1:] != mixed[order][:-1]]
-    kept = order[first]
+    kept = cheapest_of_alike(np.column_stack([pairs, adds]), costs)
     kept = kept[np.lexsort((costs.imag[kept], costs.real[kept], pairs[kept]))]
     if not adds.shape[1] or kept.size == np.unique(pairs[kept]).size:
         return np.asarray(kept)
@@ -233,6 +229,13 @@ def _undominated(effects: Effects, pairs: Ints, adds: Ints, costs: Costs) -> Int
         earlier = np.tri(these.size, k=-1, dtype=np.bool_).T
         found.append(these[~(less & earlier).any(axis=0)])
     return np.concatenate(found)
+
+
+def cheapest_of_alike(rows: Ints, costs: Costs) -> Ints:
+    """Return the places of the cheapest of each sort of equal rows, of which there is one at least."""
+    mixed = rows @ MIXERS[: rows.shape[1]]
+    order = np.lexsort((costs.imag, costs.real, mixed))
+    return np.asarray(order[np.r_[True, mixed[order][1:] != mixed[order][:-1]]])
 
 
 MIXERS: Final = np.random.default_rng(20261).integers(1, 2**62, 4096, dtype=np.int64) | 1

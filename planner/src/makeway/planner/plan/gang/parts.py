@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 
 from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.tally import Weights
 from makeway.planner.plan.evaluate import removable_pods
+from makeway.planner.plan.gang.model import NodePods
 from makeway.planner.plan.groups import BatchGroups, PlanGroups
 from makeway.planner.plan.lost_work import LostWorkOf
 from makeway.planner.plan.planned_unit import PlannedUnit
@@ -20,37 +21,21 @@ from makeway.planner.snapshot.node_slots import NodeSlots
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
-_Layer = TypeVar("_Layer", Ints, Flags)
+_BY_SLOT: Final = ("uses", "priority start", "removable budgets lost gang unit follows queue")
+"""Arrays of a part by slot and node, those between two pauses together."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Some of the nodes of a model; arrays as there, without what is of all nodes.
+class Part(NodePods):
+    """Some of the nodes of a model. `units` are of this part alone.
 
-    `unit`: places in `units`, which are of this part. `weighed`: of each of the weights that were asked for
-    int64[D, N], what pods count. `nominated`: by node.
+    `requests`: by resource int64[D, N]. `weighed`: the same, of each of the weights that were asked for, what
+    pods count. `nominated`: by node.
     """
 
-    rows: Ints
-    names: list[str]
-    room: Ints
-    removable: Flags
-    uses: Ints
     requests: Mapping[str, Ints]
-    priority: Ints
-    start: Ints
-    budgets: Ints
-    lost: Ints
-    group: Ints
-    unit: Ints
-    follows: Flags
     weighed: tuple[Ints, ...]
-    queue: Ints
-    pods: list[list[PodRecord]]
-    awaited: Mapping[int, Sequence[PodRecord]]
     nominated: Mapping[int, Sequence[PodRecord]]
-    units: Sequence[PlannedUnit | None]
-    spare: Mapping[int, int]
 
 
 def part_of(
@@ -93,7 +78,7 @@ def part_of(
         start=columns.start,
         budgets=columns.budgets,
         lost=_lost(columns, removable, planning.lost_work),
-        group=group,
+        gang=alone,
         unit=unit,
         follows=np.zeros(group.shape, np.bool_) if groups is None else groups.follows,
         weighed=tuple(one.as_known(signatures) for one in weights),
@@ -133,7 +118,7 @@ def joined(parts: Sequence[Part]) -> Generator[None, None, Part]:
     order = np.argsort(rows)
     units: list[PlannedUnit | None] = [None]
     numbered: dict[int, int] = {}
-    numbers = []
+    of_parts = []
     for part in parts:
         here = np.zeros(len(part.units), np.int64)
         for number, unit in enumerate(part.units):
@@ -141,7 +126,8 @@ def joined(parts: Sequence[Part]) -> Generator[None, None, Part]:
                 here[number] = numbered.setdefault(unit.unit.number, len(units))
                 if here[number] == len(units):
                     units.append(unit)
-        numbers.append(here[part.unit])
+        of_parts.append(replace(part, unit=here[part.unit]))
+    parts = of_parts
 
     first = np.cumsum([0, *(part.rows.size for part in parts)])
     placed = np.empty(rows.size, np.int64)
@@ -155,7 +141,7 @@ def joined(parts: Sequence[Part]) -> Generator[None, None, Part]:
         for one in places
     ]
 
-    def deep(arrays: Sequence[_Layer], empty: int = 0) -> _Layer:
+    def deep(arrays: Sequence[Any], empty: int = 0) -> Any:
         """Return arrays by slot and node as one, nodes in order."""
         found = np.empty((*arrays[0].shape[:-2], depth, rows.size), arrays[0].dtype)
         for one, there in zip(arrays, to, strict=True):
@@ -170,29 +156,20 @@ def joined(parts: Sequence[Part]) -> Generator[None, None, Part]:
             for node, pods in one.items()
         }
 
-    uses = deep([part.uses for part in parts])
-    yield
-    priority, start = deep([part.priority for part in parts]), deep([part.start for part in parts])
-    weighed = tuple(deep(of_parts) for of_parts in zip(*(part.weighed for part in parts), strict=True))
-    yield
+    found: dict[str, Any] = {}
+    for several in _BY_SLOT:
+        for name in several.split():
+            found[name] = deep([getattr(part, name) for part in parts], -1 if name == "queue" else 0)
+        yield
     names = [name for part in parts for name in part.names]
     pods = [one for part in parts for one in part.pods]
     return Part(
         rows=rows[order],
         names=[names[at] for at in order.tolist()],
         room=np.concatenate([part.room for part in parts], axis=1)[:, order],
-        removable=deep([part.removable for part in parts]),
-        uses=uses,
+        **found,
         requests={name: deep([part.requests[name] for part in parts]) for name in parts[0].requests},
-        priority=priority,
-        start=start,
-        budgets=deep([part.budgets for part in parts]),
-        lost=deep([part.lost for part in parts]),
-        group=deep([part.group for part in parts]),
-        unit=deep(numbers),
-        follows=deep([part.follows for part in parts]),
-        weighed=weighed,
-        queue=deep([part.queue for part in parts], -1),
+        weighed=tuple(deep(arrays) for arrays in zip(*(part.weighed for part in parts), strict=True)),
         pods=[pods[at] for at in order.tolist()],
         awaited=by_node(part.awaited for part in parts),
         nominated=by_node(part.nominated for part in parts),

@@ -6,7 +6,6 @@ pods that a rule counts elsewhere) hands them in as a base, and takes the cheape
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Final
@@ -177,20 +176,13 @@ def _dearest(model: Model, draft: Draft) -> list[int]:
 
     Pods of the highest priority count most.
     """
-    cost: defaultdict[int, int] = defaultdict(int)
-    highest: defaultdict[int, int] = defaultdict(int)
-    count: defaultdict[int, int] = defaultdict(int)
-    if draft.singles:
-        slots, nodes = places_of(draft.singles)
-        priorities, costs = model.priority[slots, nodes], np.zeros(model.nodes, np.int64)
-        np.add.at(costs, nodes, priorities + SHIFT)
-        highest.update(Counter(nodes[priorities == priorities.max()].tolist()))
-        cost.update((node, int(costs[node])) for node in np.unique(nodes).tolist())
-    for (node, _), members in draft.members.items():
-        count[node] += members
-
-    def of_member(node: int) -> tuple[float, float, int]:
-        members = max(count[node], 1)
-        return -highest[node] / members, -cost[node] / members, int(model.rank[node])
-
-    return sorted((node for node in cost if count[node]), key=of_member)
+    slots, nodes = places_of(draft.singles)
+    priorities = model.priority[slots, nodes]
+    cost, highest, members = (np.zeros(model.nodes, np.int64) for _ in range(3))
+    np.add.at(cost, nodes, priorities + SHIFT)
+    np.add.at(highest, nodes, priorities == priorities.max(initial=-MOST))
+    for (node, _), count in draft.members.items():
+        members[node] += count
+    each = np.maximum(members, 1)
+    order = np.lexsort((model.rank, -cost / each, -highest / each))
+    return [node for node in order.tolist() if cost[node] and members[node]]

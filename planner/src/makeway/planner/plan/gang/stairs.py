@@ -16,7 +16,7 @@ import numpy as np
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.evaluate import reprieve
 from makeway.planner.plan.gang.draft import Draft, Placing, Slot, Taken, is_allowed, taken_of, victims_of
-from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, members_at, unit_cost
+from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, SpreadRule, unit_terms
 from makeway.planner.plan.gang.work import CALLS
 from makeway.planner.plan.price import SHIFT
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
@@ -55,20 +55,17 @@ class Stairs:
         self._lead = model.unit > 0
         self._lead &= ~model.follows
         self._has_units = bool(self._lead.any())
-        costs = np.array([0 if unit is None else unit_cost(unit) for unit in model.units], np.int64)
-        sizes = np.array([0 if unit is None else unit.size for unit in model.units], np.int64)
-        self._cost = np.where(self._lead, costs[model.unit], 0)
-        np.copyto(self._cost, model.priority + SHIFT, where=model.unit == 0)
-        tops = np.array([0 if unit is None else members_at(unit, level) for unit in model.units], np.int64)
         alone = model.unit == 0
-        size: Ints | Flags = alone
-        top: Ints | Flags = alone & (model.priority == level)
-        if self._has_units:
-            size = np.where(self._lead, sizes[model.unit], size)
-            top = np.where(self._lead, tops[model.unit], top)
-        lost = np.array([0 if unit is None else unit.lost_work for unit in model.units], np.int64)
-        work = np.where(alone, model.lost, np.where(self._lead, lost[model.unit], 0))
-        self._each = {"lostWork": work, "highestVictims": top, "prioritySum": self._cost, "victims": size}
+        self._each: dict[GroupTerm, Ints | Flags] = {
+            "lostWork": model.lost,
+            "highestVictims": model.priority == level,
+            "prioritySum": model.priority + SHIFT,
+            "victims": alone,
+        }
+        of_units = [unit_terms(unit, level) for unit in model.whole(range(len(model.units)))]
+        for term, each in self._each.items() if self._has_units else ():
+            of_unit = np.array([0, *(one[term] for one in of_units)], np.int64)
+            self._each[term] = np.where(alone, each, np.where(self._lead, of_unit[model.unit], 0))
         self._has_budgets = bool(model.budgets.any())
         self._has_gangs = bool(model.spare)
         self._taken: Taken = defaultdict(Counter)
@@ -79,14 +76,13 @@ class Stairs:
         int64[M]; 0 where there is no step. No terms where there is none on any. `most`: members at the most.
         `evening`: pods go for an even spread, too. O(slots · nodes · most).
         """
-        room, uses, candidates, violating = self._asked_of(cls, nodes, evening=evening)
-        need, beside = self._asked(cls, evening=evening)
-        lacks, freed = beside - room, uses.sum(axis=1)
+        need, lacks, uses, candidates, violating = self._asked_of(cls, nodes, evening=evening)
+        freed = uses.sum(axis=1)
         self.elements += 4 * CALLS + 4 * uses.size
         best: list[Ints] | None = None
         count: Ints = np.zeros(nodes.size, np.int64)
         # As many counts side by side as make no array too large.
-        width = max(1, COLUMNS // max(1, nodes.size * max(1, room.shape[0])))
+        width = max(1, COLUMNS // max(1, nodes.size * max(1, need.size)))
         for first in range(1, most + 1, width):
             counts = np.repeat(np.arange(first, min(first + width, most + 1)), nodes.size)
             times = counts.size // nodes.size
@@ -95,7 +91,7 @@ class Stairs:
             if not fits.any():
                 break
             wide = np.flatnonzero(fits)
-            self.elements += uses.shape[1] * (CALLS // 4 + counts.size + 4 * room.shape[0] * wide.size)
+            self.elements += uses.shape[1] * (CALLS // 4 + counts.size + 4 * need.size * wide.size)
             victims = np.zeros((uses.shape[1], counts.size), np.bool_)
             victims[:, wide] = reprieve(uses, lack[:, wide], candidates, violating, wide % nodes.size)
             terms = self._price(victims, np.tile(violating, times), np.tile(nodes, times))
@@ -115,10 +111,9 @@ class Stairs:
 
     def _victims(self, cls: int, nodes: Ints, counts: Ints, *, evening: bool = False) -> Flags:
         """Return bool[D, M], the pods that go where so many members come to each of some nodes."""
-        room, uses, candidates, violating = self._asked_of(cls, nodes, evening=evening)
-        need, beside = self._asked(cls, evening=evening)
+        need, lacks, uses, candidates, violating = self._asked_of(cls, nodes, evening=evening)
         self.elements += uses.shape[1] * (CALLS // 4) + 8 * uses.size
-        return reprieve(uses, need * counts + beside - room, candidates, violating, np.arange(nodes.size))
+        return reprieve(uses, need * counts + lacks, candidates, violating, np.arange(nodes.size))
 
     @contextmanager
     def ahead(self, cls: int, nodes: Ints, counts: Ints) -> Iterator[tuple[Flags, Flags]]:
@@ -211,9 +206,10 @@ class Stairs:
             for number, amounts in taken_of(model, more.singles, whole).items():
                 self._taken[number].update(amounts)
 
-    def _asked_of(self, cls: int, nodes: Ints, *, evening: bool) -> tuple[Ints, Ints, Flags, Flags]:
-        """Return the room, what each removable pod frees, which they are, and which violate a budget.
+    def _asked_of(self, cls: int, nodes: Ints, *, evening: bool) -> tuple[Ints, Ints, Ints, Flags, Flags]:
+        """Return what each member takes, and what is lacking were they none but for what is asked for once.
 
+        And what each removable pod frees, which they are, and which violate a budget. int64[Q, 1],
         int64[Q, M], int64[Q, D, M], bool[D, M] twice; Q: resources that the class asks for, then its rules,
         those of spread where these are to be made even. Of a unit all stands at the first of its pods.
         """
@@ -233,21 +229,22 @@ class Stairs:
             candidates &= ~violating
             violating = np.zeros_like(candidates)
         rules = [rule for rule in model.rooms if rule.cls == cls]
-        spreads = [at for at, rule in enumerate(model.spreads) if evening and rule.cls == cls]
-        uses = np.concatenate(
-            [
-                model.uses[asked[:, None, None], np.arange(candidates.shape[0])[:, None], nodes],
-                *(rule.use[:, nodes][None] for rule in rules),
-                *(model.spreads[at].use[:, nodes][None] for at in spreads),
-            ]
-        )
-        uses = np.where(candidates, uses, 0)
-        room = [self.room[asked[:, None], nodes]]
+        use = [model.uses[asked[:, None, None], np.arange(candidates.shape[0])[:, None], nodes]]
+        take, lacks = [model.need[cls, asked]], [-self.room[asked[:, None], nodes]]
+
+        def ask(rule: RoomRule | SpreadRule, once: int, room: Ints) -> None:
+            use.append(rule.use[:, nodes][None])
+            take.append(rule.take[cls : cls + 1])
+            lacks.append((once - rule.take[cls] - room)[None])
+
         for number, rule in enumerate(model.rooms):
             if rule.cls == cls:
                 domains = rule.domains[nodes]
-                room.append(np.where(domains < 0, MOST, self.placing.rooms[number][domains])[None])
-        room += [self.placing.evenness(at, nodes)[None] for at in spreads]
+                ask(rule, rule.need, np.where(domains < 0, MOST, self.placing.rooms[number][domains]))
+        for at, spread in enumerate(model.spreads):
+            if evening and spread.cls == cls:
+                ask(spread, 0, self.placing.evenness(at, nodes))
+        uses = np.where(candidates, np.concatenate(use), 0)
         if self._has_units:
             follows = model.follows[:, nodes] & candidates
             for slot in range(uses.shape[1] - 1, 0, -1):
@@ -260,7 +257,8 @@ class Stairs:
                     domains = np.broadcast_to(np.maximum(rule.domains[nodes], 0), lead.shape)
                     freed = _freed_by_units(model, rule)[model.unit[:, nodes], domains]
                     np.copyto(uses[at], freed, where=lead & (rule.domains[nodes] >= 0))
-        return np.concatenate(room), uses, candidates, violating & candidates
+        need = np.concatenate(take)[:, None]
+        return need, np.concatenate(lacks), uses, candidates, violating & candidates
 
     def _violating_units(self, candidates: Flags, violating: Flags, nodes: Ints) -> Flags:
         """Flag all pods of units of which one violates a budget, wherever it runs."""
@@ -272,17 +270,6 @@ class Stairs:
                 bad = any(model.snapshot.budgets.violations([unit.sets], self._debits))
                 violating = np.where(units == number, bad, violating)
         return violating
-
-    def _asked(self, cls: int, *, evening: bool) -> tuple[Ints, Ints]:
-        """Return int64[Q, 1], what each member takes, and int64[Q, 1], what is asked for once besides."""
-        model = self.model
-        need = model.need[cls][model.need[cls] > 0]
-        asked = [(int(rule.take[cls]), rule.need) for rule in model.rooms if rule.cls == cls]
-        asked += [(int(rule.take[cls]), 0) for rule in model.spreads if evening and rule.cls == cls]
-        take = np.array([take for take, _ in asked], np.int64)
-        once = np.array([least - take for take, least in asked], np.int64)
-        each = np.concatenate([need, take])[:, None]
-        return each, np.concatenate([np.zeros_like(need), once])[:, None]
 
     def _price(self, victims: Flags, violating: Flags, nodes: Ints) -> list[Ints]:
         """Return the terms of the objective that add up, int64[M] each."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from makeway.core.k8s.importance import microseconds
 from makeway.core.policy.rules import lower_rule
+from makeway.core.queues.victims import run_to_end
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
 from makeway.planner.plan.eligibility import eligible
@@ -84,7 +85,7 @@ def _seen_again(
         for one, of_class in zip(gang.classes, by_class, strict=True)
     ]
     tallies = cache.tallies.within(Allowance(CHUNK_STEPS))
-    model = _at_once(
+    model = run_to_end(
         modelling(
             snapshot,
             gang,
@@ -102,15 +103,6 @@ def _seen_again(
     if not holds(model, again):
         return None
     return Found(model, again, found.domains, found.needs, found.left_out)
-
-
-def _at_once(steps: Generator[None, None, Model]) -> Model:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            model: Model = end.value
-            return model
 
 
 def _moved(found: Found, model: Model) -> Draft | None:
@@ -193,7 +185,6 @@ def _victims(model: Model, draft: Draft, gang: GangQuestion) -> Iterator[Removab
 def _awaited(model: Model, draft: Draft, gang: GangQuestion) -> Iterator[AwaitedPod]:
     """Yield the pods that are leaving and that the plan counts on. With rules, all on its nodes."""
     question = gang.classes[0].question
-    ruled = bool(model.rooms or model.spreads or model.affinities)
     going: defaultdict[int, list[int]] = defaultdict(list)
     for slot, node in draft.singles:
         going[node].append(slot)
@@ -204,7 +195,7 @@ def _awaited(model: Model, draft: Draft, gang: GangQuestion) -> Iterator[Awaited
         left = model.room[:, node] + model.uses[:, going[node], node].sum(axis=1) - members[node]
         for pod in model.awaited.get(node, ()):
             takes = model.snapshot.columns.amounts(pod.requests)[model.asked]
-            if not ruled and (takes <= left).all():
+            if not model.is_ruled and (takes <= left).all():
                 left = left - takes
             else:
                 yield from question.awaited((pod,))
