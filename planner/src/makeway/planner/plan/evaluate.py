@@ -291,9 +291,9 @@ def _reprieve_last(requests: Ints, lack: Ints, turn: Flags, nodes: Ints) -> tupl
             uses = requests[:, slots - width :].take(of_nodes, axis=2)
         else:
             at = behind.take(of_nodes).astype(np.int64) - width + np.arange(width)[:, None]
-            chosen = np.maximum(at, 0) * columns + of_nodes
-            there = turn.ravel().take(chosen) & (at >= 0)
-            uses = cells.take(chosen, axis=1)
+            chosen = at * columns + of_nodes
+            there = turn.ravel().take(chosen, mode="clip") & (at >= 0)
+            uses = cells.take(chosen, axis=1, mode="clip")
         if not there.all():
             uses *= there
         left = uses.sum(axis=1) - lack[:, places]
@@ -310,8 +310,7 @@ def _reprieve_last(requests: Ints, lack: Ints, turn: Flags, nodes: Ints) -> tupl
         if at is None:
             victims[slots - width :, places if places.size < nodes.size else slice(None)] = there
         else:
-            gone, of_places = np.nonzero(there)
-            victims[at[gone, of_places], places[of_places]] = True
+            victims.reshape(-1)[(at * nodes.size + places)[there]] = True
         if not short.size or width == slots:
             return victims, short
         places, of_nodes, width = short, nodes[short], min(_MORE * width, slots)

@@ -132,7 +132,7 @@ class NodeSlots:
         """Return int64[len(layers), D, M], what pods request of some resources."""
         found = np.empty((layers.size, *self._cells.shape), np.int64)
         for place, layer in enumerate(layers.tolist()):
-            found[place] = self._layer(RESOURCES + layer)
+            self._known[RESOURCES + layer] = self._read(RESOURCES + layer, self._cells, found[place])
         return found
 
     def amounts(self, requests: Mapping[str, int]) -> Ints:
@@ -247,9 +247,9 @@ class NodeSlots:
             known = self._known[layer] = self._read(layer, self._cells)
         return known
 
-    def _read(self, layer: int, cells: Ints) -> Ints:
+    def _read(self, layer: int, cells: Ints, into: Ints | None = None) -> Ints:
         """Return what a layer has in some cells. Cells of its own are cut to VACANT_CELL first."""
-        found: Ints = self._columns.cells[layer].take(cells, mode="clip")
+        found: Ints = self._columns.cells[layer].take(cells, mode="clip", out=into)
         if self._own:
             own: Flags = cells < 0
             found[own] = np.array([numbers[layer] for numbers in self._own], np.int64)[-1 - cells[own]]
