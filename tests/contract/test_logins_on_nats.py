@@ -76,7 +76,13 @@ async def makeway(*arguments: str, path: str = "", **environment: str) -> tuple[
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    said = (await asyncio.wait_for(process.communicate(), 60))[0].decode()
+    try:
+        async with asyncio.timeout(200):
+            said = (await process.communicate())[0].decode()
+    finally:
+        if process.returncode is None:  # what is left of it would fail a later test
+            process.kill()
+            await process.wait()
     assert process.returncode is not None
     return process.returncode, said
 
