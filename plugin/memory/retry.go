@@ -31,8 +31,8 @@ const (
 	PlanUnavailableMax     = 30 * time.Second
 	// turnLasts is how long a pod that was activated since an order has ended keeps its turn without coming to a cycle.
 	turnLasts = 10 * time.Second
-	// MaxChanges is how many changes of objects are remembered, for refusals that were asked for before them.
-	MaxChanges = 256
+	// maxChanges is how many changes of objects are remembered, for refusals that were asked for before them.
+	maxChanges = 256
 )
 
 // Kinds of objects that a refusal depends on. A ConfigMap is the policy's, whose change the control state
@@ -102,7 +102,7 @@ type Retries struct {
 	pods    map[types.UID]*pendingRetry
 	spaces  map[string]int // of pods, by namespace
 	changes Moment         // so many so far
-	recent  [MaxChanges]func(wire.Dependency) bool
+	recent  [maxChanges]func(wire.Dependency) bool
 }
 
 // Moment is a point in the row of changes of objects that refusals depend on.
@@ -139,11 +139,11 @@ func (r *Retries) Postpone(pod wire.PodRef, at time.Time) { r.Refuse(pod, 0, at,
 
 // changedSince reports whether one of some objects has changed, as far as is remembered. O(changes since · objects).
 func (r *Retries) changedSince(asked Moment, objects []wire.Dependency) bool {
-	if r.changes-asked > MaxChanges {
+	if r.changes-asked > maxChanges {
 		return len(objects) > 0
 	}
 	for at := asked; at < r.changes; at++ {
-		if slices.ContainsFunc(objects, r.recent[at%MaxChanges]) {
+		if slices.ContainsFunc(objects, r.recent[at%maxChanges]) {
 			return true
 		}
 	}
@@ -291,18 +291,21 @@ func (r *Retries) PolicyChanged() {
 	r.mark(func(d wire.Dependency) bool { return d.Kind == KindConfigMap })
 }
 
-// OrdersCarried marks the pods that wait for orders to be stored and carried out. O(pods).
-func (r *Retries) OrdersCarried() {
-	r.mark(func(d wire.Dependency) bool { return d.Kind == KindOrders && d.Name != OrderLimit })
-}
+// waitsForOrders reports whether it is for orders to be stored and carried out that a pod waits.
+func waitsForOrders(d wire.Dependency) bool { return d.Kind == KindOrders && d.Name != OrderLimit }
 
-// OrderEnded gives a turn to the first pod that waits for room in the limit of orders. namespace is that of the order's
-// preemptor, empty where that is not known. O(pods).
-func (r *Retries) OrderEnded(namespace string) {
+// OrdersCarried marks the pods that wait for orders to be stored and carried out. O(pods).
+func (r *Retries) OrdersCarried() { r.mark(waitsForOrders) }
+
+// OrderEnded gives a turn to the first pod that waits for room in the limit of orders, and marks those that wait for orders to be carried
+// out where that has been done. namespace is that of the order's preemptor, empty where that is not known. O(pods).
+func (r *Retries) OrderEnded(namespace string, carried bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.recent[r.changes%MaxChanges] = func(d wire.Dependency) bool { return d.Kind == KindOrders && d.Name == OrderLimit }
-	r.changes++
+	r.note(func(d wire.Dependency) bool { return d.Kind == KindOrders && (carried || d.Name == OrderLimit) })
+	if carried {
+		r.markDue(waitsForOrders)
+	}
 	r.giveTurn(namespace)
 }
 
@@ -356,12 +359,19 @@ func (r *Retries) NodesChanged() {
 func (r *Retries) mark(meant func(wire.Dependency) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.recent[r.changes%MaxChanges] = meant
+	r.note(meant)
+	r.markDue(meant)
+}
+
+// note remembers a change. Callers of this and the next hold the lock.
+func (r *Retries) note(meant func(wire.Dependency) bool) {
+	r.recent[r.changes%maxChanges] = meant
 	r.changes++
+}
+
+func (r *Retries) markDue(meant func(wire.Dependency) bool) {
 	for _, entry := range r.pods {
-		if slices.ContainsFunc(entry.dependsOn, meant) {
-			entry.due = true
-		}
+		entry.due = entry.due || slices.ContainsFunc(entry.dependsOn, meant)
 	}
 }
 
@@ -426,16 +436,4 @@ func (r *Retries) Count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.pods)
-}
-
-// ChangesOf returns how many of the changes that are remembered are of an object. O(changes).
-func (r *Retries) ChangesOf(object wire.Dependency) (changes int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, meant := range r.recent {
-		if meant != nil && meant(object) {
-			changes++
-		}
-	}
-	return changes
 }

@@ -81,7 +81,7 @@ func TestPodsThatComeToNoCycleDoNotPassATurnToAndFro(t *testing.T) {
 	for _, p := range []wire.PodRef{heldA, heldB, young} {
 		r.Refuse(p, r.Now(), later, limitOf(""))
 	}
-	r.OrderEnded("")
+	r.OrderEnded("", false)
 
 	var turns []wire.PodRef
 	for range 3 {
@@ -111,8 +111,8 @@ func TestAsManyPodsAreTriedAsOrdersHaveEndedTheMostImportantFirst(t *testing.T) 
 		t.Fatalf("due though no order has ended: %v", due)
 	}
 
-	r.OrderEnded("a")
-	r.OrderEnded("")
+	r.OrderEnded("a", false)
+	r.OrderEnded("", false)
 
 	if due := r.DueTurns(RetryBurst); !slices.Equal(due, []wire.PodRef{pod("b", 9, 2), pod("a", 0, 1)}) {
 		t.Errorf("due: %v", due)
@@ -157,7 +157,7 @@ func TestATurnThatIsNotUsedIsTheNextPods(t *testing.T) {
 		for _, p := range []wire.PodRef{first, second} {
 			r.Refuse(p, r.Now(), later, limitOf(""))
 		}
-		r.OrderEnded("")
+		r.OrderEnded("", false)
 		if due := r.Due(RetryBurst); !slices.Equal(due, []wire.PodRef{first}) {
 			t.Fatalf("%s: due: %v", name, due)
 		}
@@ -178,7 +178,7 @@ func TestPodsOfANamespaceThatHasItsShareWaitForItsOwnOrders(t *testing.T) {
 		r.Refuse(pod("a", i, 3), r.Now(), later, limitOf(""))
 	}
 	r.Refuse(pod("b", 1, 1), r.Now(), later, limitOf(""))
-	r.OrderEnded("")
+	r.OrderEnded("", false)
 	r.Due(RetryBurst)
 	r.Refuse(pod("a", 0, 3), r.Now(), later, limitOf("a"))
 
@@ -187,11 +187,11 @@ func TestPodsOfANamespaceThatHasItsShareWaitForItsOwnOrders(t *testing.T) {
 	if due := r.Due(RetryBurst); !slices.Equal(due, []wire.PodRef{pod("b", 1, 1)}) {
 		t.Errorf("due: %v", due)
 	}
-	r.OrderEnded("c")
+	r.OrderEnded("c", false)
 	if due := r.Due(RetryBurst); len(due) != 0 {
 		t.Errorf("due for another namespace's order: %v", due)
 	}
-	r.OrderEnded("a")
+	r.OrderEnded("a", false)
 	if due := r.Due(RetryBurst); !slices.Equal(due, []wire.PodRef{pod("a", 0, 3)}) {
 		t.Errorf("due: %v", due)
 	}
@@ -256,7 +256,7 @@ func TestAChangeThatComesBetweenQuestionAndRefusalIsNotLost(t *testing.T) {
 		"another":         {func(r *Retries) { r.Changed(KindPDB, "shop", "db") }, object("web"), 0},
 		"the policy":      {func(r *Retries) { r.PolicyChanged() }, []wire.Dependency{{Kind: KindConfigMap, Name: "makeway-policy"}}, 1},
 		"more than are remembered": {func(r *Retries) {
-			for range MaxChanges + 1 {
+			for range maxChanges + 1 {
 				r.Changed(KindPDB, "shop", "db")
 			}
 		}, object("web"), 1},

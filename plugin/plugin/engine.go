@@ -84,6 +84,7 @@ type cluster struct {
 	nodes         corelisters.NodeLister
 	classes       schedulinglisters.PriorityClassLister
 	classesSynced cache.InformerSynced
+	synced        []cache.InformerSynced // of pods, nodes, namespaces and groups
 	claims        *ask.Claims
 	gangSize      func(namespace, name string) (there, needed int)
 	started       time.Time
@@ -201,12 +202,12 @@ func (e *engine) start(ctx context.Context) error {
 	if err := e.control.Watch(ctx); err != nil {
 		return err
 	}
-	namespaces := core.Namespaces().Informer().HasSynced
+	e.cluster.synced = []cache.InformerSynced{pods, nodes, core.Namespaces().Informer().HasSynced, groups}
 	goroutines.GoRecovered(ctx, "follow", func(ctx context.Context) {
 		// Until pods and nodes are known, an adopted order cannot be told from one whose pods or node are
 		// gone; until namespaces are, nor one cluster's messages from another's. The scheduler has also
 		// given its queue to the handle by then.
-		if !cache.WaitForCacheSync(ctx.Done(), pods, nodes, namespaces, groups) {
+		if !cache.WaitForCacheSync(ctx.Done(), e.cluster.synced...) {
 			return
 		}
 		e.control.Start(ctx)
@@ -340,10 +341,12 @@ func (e *engine) watchDependencies(ctx context.Context) error {
 		return fmt.Errorf("watch PodDisruptionBudgets: %w", err)
 	}
 	classes := schedulinginformers.NewPriorityClassInformer(e.handle.ClientSet(), 0, cache.Indexers{})
-	if _, err := informing.Watch(ctx, classes, func(_, now *schedulingv1.PriorityClass) { class(now) }, class); err != nil {
+	e.cluster.classes = schedulinglisters.NewPriorityClassLister(classes.GetIndexer())
+	synced, err := informing.Watch(ctx, classes, func(_, now *schedulingv1.PriorityClass) { class(now) }, class)
+	if err != nil {
 		return fmt.Errorf("watch PriorityClasses: %w", err)
 	}
-	e.cluster.classes, e.cluster.classesSynced = schedulinglisters.NewPriorityClassLister(classes.GetIndexer()), classes.HasSynced
+	e.cluster.classesSynced = synced
 	goroutines.GoRecovered(ctx, "priorityclasses", classes.RunWithContext)
 	return nil
 }

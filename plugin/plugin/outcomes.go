@@ -143,13 +143,10 @@ func (e *engine) takeOutcome(ctx context.Context, r natsbus.Record) {
 	}
 	failpoints.At(failpoints.OnOutcome)
 	e.inflight.Remember(outcome)
-	// The stream is read from its past after a start.
-	if e.clock.Since(outcome.FinishedAt.Time) < orders.AnswerFresh {
-		e.memory.Retries.OrdersCarried()
-	}
 	preemptor, _ := e.inflight.NominationsOf(outcome.OrderID)
 	e.applyOutcome(ctx, outcome)
-	e.memory.Retries.OrderEnded(preemptor.Namespace)
+	// The stream is read from its past after a start.
+	e.memory.Retries.OrderEnded(preemptor.Namespace, e.clock.Since(outcome.FinishedAt.Time) < orders.AnswerFresh)
 }
 
 // applyOutcome does what an order's end asks for. It may be called more than once for one outcome.

@@ -781,7 +781,7 @@ func TestAPodThatIsGoneIsDroppedWhenItsTurnComes(t *testing.T) {
 		t.Fatalf("%d pods wait", left())
 	}
 
-	engine.memory.Retries.OrderEnded("")
+	engine.memory.Retries.OrderEnded("", false)
 	if err := w.queues.Gate().SetLimits([]wire.QueueLimit{limit("root"), limit("root.a", "cpu", 500)}); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/informers"
 	clientsetfake "k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
@@ -39,7 +40,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"makeway.dev/makeway/plugin/ask"
-	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queues"
@@ -219,7 +219,7 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 	}
 	// A node that the engine hears of later would have the pods of a test tried again.
 	w.eventually("the nodes are known", func() bool {
-		return engine.memory.Retries.ChangesOf(wire.Dependency{Kind: memory.KindNode}) >= min(len(nodes), memory.MaxChanges/2)
+		return !slices.ContainsFunc(engine.cluster.synced, func(synced cache.InformerSynced) bool { return !synced() })
 	})
 	if w.nodes, err = snapshot.NodeInfos().List(); err != nil {
 		t.Fatal(err)
