@@ -200,6 +200,9 @@ func (f *InFlight) Adopt(e *Order, now time.Time) bool {
 	}
 	f.put(e)
 	f.happens(e, onAdopted)
+	if e.isQuota() { // it makes room for no pod
+		f.happens(e, onPreemptorGone)
+	}
 	return true
 }
 

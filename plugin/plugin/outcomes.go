@@ -40,84 +40,56 @@ func (e *engine) follow(ctx context.Context) {
 	})
 }
 
-// takeOrder adopts an order that this process did not write, where it is alive and its pod is pending.
+// takeOrder adopts an order that this process did not write, where it is alive and its pod is pending, or it makes room for no pod: plans may
+// count on its victims.
 func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
-	order, err := e.store.Signatures.UnwrapOrder(r.Data, r.Subject)
+	message, err := e.store.Signatures.UnwrapOrder(r.Data, r.Subject)
 	if err != nil {
 		r.Ignore(ctx, err)
 		return
 	}
-	if order.Kind == wire.KindQuota {
-		e.takeQuotaOrder(ctx, order)
-		return
-	}
-	uid := order.PreemptorUID()
-	if uid == "" {
-		return
-	}
-	if r.Subject != e.store.SubjectOf(order) {
+	if r.Subject != e.store.Subjects.OfOrder(message) {
 		// One live order a preemptor holds by the subject alone; evictors put this one aside.
-		r.Ignore(ctx, &wire.MisplacedError{Reason: wire.ReasonWrongSubject, Detail: "an order for " + uid})
+		r.Ignore(ctx, &wire.MisplacedError{Reason: wire.ReasonWrongSubject, Detail: "an order of kind " + message.Kind})
 		return
 	}
-	if clusterUID, err := e.control.ClusterUID(); err != nil || clusterUID != order.ClusterUID {
+	if clusterUID, err := e.control.ClusterUID(); err != nil || clusterUID != message.ClusterUID {
 		return
 	}
-	pod := e.waitingFor(order)
-	if pod != nil || e.placements.Knows(types.UID(uid)) || e.inflight.HasOrder(order.OrderID) {
+	order := orders.FromMessage(message, message.NotAfter.Add(orders.GateSlack))
+	pod, known := e.waitingFor(order), e.inflight.HasOrder(order.OrderID)
+	if pod != nil || known || e.placements.Knows(types.UID(order.Preemptor.UID)) {
 		e.committer.Read(r.Subject, r.Sequence)
 	}
-	e.committer.Heard(order)
-	if order.Void != nil || e.inflight.HasOrder(order.OrderID) {
+	e.committer.Heard(message)
+	if message.Void != nil || known {
 		return
 	}
 	now := e.clock.Now()
-	if order.NotAfter.After(now.Add(maxNotAfterAhead)) {
-		r.Ignore(ctx, &wire.MisplacedError{Reason: wire.ReasonNotAfter, Detail: "notAfter " + order.NotAfter.Format(time.RFC3339)})
-		return
-	}
-	if pod == nil {
+	if message.NotAfter.After(now.Add(maxNotAfterAhead)) {
+		r.Ignore(ctx, &wire.MisplacedError{Reason: wire.ReasonNotAfter, Detail: "notAfter " + message.NotAfter.Format(time.RFC3339)})
 		return
 	}
 	outcome := e.inflight.Outcome(order.OrderID)
-	opensAt := order.NotAfter.Add(orders.GateSlack)
 	if outcome != nil {
-		if outcome.Result != wire.ResultSucceeded {
-			return
-		}
-		opensAt = orders.LeavingUntil(outcome, orders.Earlier(outcome.FinishedAt.Time, now))
+		order.OpensAt = orders.LeavingUntil(outcome, orders.Earlier(outcome.FinishedAt.Time, now))
 	}
-	if !e.inflight.Adopt(orders.FromMessage(order, opensAt), now) {
+	if (pod == nil && len(order.Places()) > 0) || (outcome != nil && outcome.Result != wire.ResultSucceeded) || !e.inflight.Adopt(order, now) {
 		return
 	}
-	klog.FromContext(ctx).Info("order_adopted", "kind", order.Kind, "pod", klog.KObj(pod), "pod_uid", uid, "order_id", order.OrderID, "node", order.Node)
-	// Its place in its queue is held from now on, so that the queue gate, which may have held it, activates it no more.
-	e.activate(ctx, e.pending(orders.RefOf(pod)))
-	if outcome == nil {
-		outcome = e.inflight.Outcome(order.OrderID) // it may have come since
+	klog.FromContext(ctx).Info("order_adopted", "kind", message.Kind, "pod", klog.KObj(pod), "pod_uid", order.Preemptor.UID, "order_id", order.OrderID, "node", order.Node)
+	if pod != nil {
+		// Its place in its queue is held from now on, so that the queue gate, which may have held it, activates it no more.
+		e.activate(ctx, e.pending(orders.RefOf(pod)))
 	}
-	if outcome != nil {
-		e.applyOutcome(ctx, outcome)
-	}
-}
-
-// takeQuotaOrder takes in an order that has a queue keep within its quota: no pod waits for it, and plans may count on its victims.
-func (e *engine) takeQuotaOrder(ctx context.Context, order *wire.EvictionOrder) {
-	clusterUID, err := e.control.ClusterUID()
-	now := e.clock.Now()
-	if err != nil || clusterUID != order.ClusterUID || order.Queue == "" || order.Void != nil || order.NotAfter.After(now.Add(maxNotAfterAhead)) ||
-		!e.inflight.Adopt(orders.FromMessage(order, order.NotAfter.Add(orders.GateSlack)), now) {
-		return
-	}
-	e.inflight.Forget(types.UID(order.Queue))
-	if outcome := e.inflight.Outcome(order.OrderID); outcome != nil {
+	if outcome = e.inflight.Outcome(order.OrderID); outcome != nil { // it may have come since
 		e.applyOutcome(ctx, outcome)
 	}
 }
 
 // waitingFor is a pod that an order makes room for, of a group one of the members; nil where none waits for a node.
-func (e *engine) waitingFor(order *wire.EvictionOrder) *v1.Pod {
-	for _, place := range orders.FromMessage(order, time.Time{}).Places() {
+func (e *engine) waitingFor(order *orders.Order) *v1.Pod {
+	for _, place := range order.Places() {
 		pod := e.current(orders.RefOfPlacement(place))
 		if pod != nil && e.placements.Knows(pod.UID) && pod.Spec.NodeName == "" {
 			return pod

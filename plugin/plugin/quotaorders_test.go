@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -9,12 +10,12 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// quotaOrder puts an order into the stream that has a queue keep within its quota.
-func (w *world) quotaOrder(victim *v1.Pod) *wire.EvictionOrder {
+// quotaOrder puts an order into the stream that has a queue keep within its quota; on: its subject, where that is not its own.
+func (w *world) quotaOrder(id string, victim *v1.Pod, on string) *wire.EvictionOrder {
 	w.t.Helper()
 	now := time.Now()
 	order := &wire.EvictionOrder{
-		OrderID: "ord-quota", Kind: wire.KindQuota, ClusterUID: "cluster", Fence: wire.Fence{Kind: "lease", Name: "x", Epoch: 1}, Writer: "a planner",
+		OrderID: id, Kind: wire.KindQuota, ClusterUID: "cluster", Fence: wire.Fence{Kind: "lease", Name: "x", Epoch: 1}, Writer: "a planner",
 		CreatedAt: wire.At(now), NotAfter: wire.At(now.Add(time.Minute)), Queue: "root.batch",
 		Victims: []wire.Victim{{Namespace: victim.Namespace, Name: victim.Name, UID: string(victim.UID), Node: victim.Spec.NodeName, Rule: "over-quota"}},
 	}
@@ -22,7 +23,7 @@ func (w *world) quotaOrder(victim *v1.Pod) *wire.EvictionOrder {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.bus.put(w.plugin.engine.store.Subjects.Order(wire.KindQuota, "5a1b"), data)
+	w.bus.put(cmp.Or(on, w.plugin.engine.store.Subjects.OfOrder(order)), data)
 	return order
 }
 
@@ -32,7 +33,7 @@ func afterQuota(t *testing.T) (w *world, p *v1.Pod, order *wire.EvictionOrder) {
 	p = pod("p", "", high, size("400")).Obj()
 	b := pod("b", "full", low, medium).Obj()
 	w = newWorld(t, setup{}, []*v1.Node{node("full")}, p, pod("a", "full", low, medium).Obj(), b)
-	order = w.quotaOrder(b)
+	order = w.quotaOrder("ord-quota", b, "")
 	planned := candidate("full", "!a")
 	planned.Awaited = []wire.Awaited{{UID: "b", OrderID: order.OrderID}}
 	w.bus.plan = answers(planned)
@@ -66,5 +67,28 @@ func TestNoPlanCountsOnAnOrderOfAQuotaThatHasEnded(t *testing.T) {
 		if _, status := w.cycle(p); status.IsSuccess() {
 			t.Errorf("%s: nominated", result)
 		}
+	}
+}
+
+func TestAnOrderOfAQuotaCountsOnTheSubjectOfItsQueueAlone(t *testing.T) {
+	victim := pod("a", "full", low, medium).Obj()
+	w := newWorld(t, setup{}, []*v1.Node{node("full")}, victim)
+	w.eventually("the streams are read", func() bool {
+		w.bus.mu.Lock()
+		defer w.bus.mu.Unlock()
+		return len(w.bus.follows) == 3
+	})
+	inflight := w.plugin.engine.inflight
+
+	w.quotaOrder("ord-astray", victim, w.plugin.engine.store.Subjects.Order(wire.KindQuota, "5a1b"))
+	w.quotaOrder("ord-quota", victim, "")
+
+	w.eventually("the other is known", func() bool { return inflight.HasOrder("ord-quota") })
+	w.bus.mu.Lock()
+	astray := w.bus.messages[0]
+	w.bus.mu.Unlock()
+	w.plugin.engine.takeOrder(w.ctx, astray)
+	if inflight.HasOrder("ord-astray") {
+		t.Error("an order on another subject counts")
 	}
 }

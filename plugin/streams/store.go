@@ -28,15 +28,6 @@ type Store struct {
 	Clock      clock.PassiveClock
 }
 
-// SubjectOf is where an order belongs: one live one a preemptor. It is empty for one that names none.
-func (s *Store) SubjectOf(order *wire.EvictionOrder) string {
-	uid := order.PreemptorUID()
-	if uid == "" || order.Kind == wire.KindQuota {
-		return ""
-	}
-	return s.Subjects.Order(order.Kind, uid)
-}
-
 // NotStoredError is the reason why an order is not in the stream, where that says something of the stream.
 type NotStoredError struct{ error }
 

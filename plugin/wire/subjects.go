@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 )
@@ -79,6 +81,25 @@ func streamStem(prefix string) string { return strings.ToUpper(strings.ReplaceAl
 // Order is the subject that holds the orders for a pod or a PodGroup, by kind and UID: one live one at a time.
 func (s Subjects) Order(kind, uid string) string {
 	return s.Prefix + ".v1.orders." + kind + "." + uid
+}
+
+// OfOrder is where an order belongs: one live one a preemptor or a queue. It is empty for one that names none.
+func (s Subjects) OfOrder(order *EvictionOrder) string {
+	uid := order.PreemptorUID()
+	if order.Kind == KindQuota && order.Queue != "" {
+		uid = queueToken(order.Queue)
+	}
+	if uid == "" {
+		return ""
+	}
+	return s.Order(order.Kind, uid)
+}
+
+// queueToken is a queue's path as a token of a subject, as queue_hash in bus/src/makeway/bus/subjects.py: it may have dots, and letters
+// that no subject takes.
+func queueToken(path string) string {
+	sum := sha256.Sum256([]byte(path))
+	return hex.EncodeToString(sum[:])[:32]
 }
 
 // Outcome is the subject that holds an order's one outcome.
