@@ -15,6 +15,13 @@ const MissingLasts = 15 * time.Second
 // GroupKey names a pod group. A member knows no more of its group than that.
 type GroupKey struct{ Namespace, Name string }
 
+// gang are the pods of a group with an order.
+type gang struct {
+	members      []member
+	nodes        int       // theirs, so many
+	missingSince time.Time // of a released one: since when it has too few pods; zero where it has enough
+}
+
 // member is a pod of a group with an order, and the node that it is nominated to.
 type member struct {
 	wire.Placement
@@ -28,9 +35,9 @@ func (e *Order) isGroup() bool { return len(e.members) > 0 }
 // isQuota reports whether the order makes room for no pod: it has a queue keep within its quota.
 func (e *Order) isQuota() bool { return e.Preemptor.Name == "" }
 
-// Places are the pods that are nominated for the order, each with its node.
+// Places are the pods that are nominated for the order, each with its node; none for one that is not known.
 func (e *Order) Places() []wire.Placement {
-	if e.isQuota() {
+	if e == nil || e.isQuota() {
 		return nil
 	}
 	if !e.isGroup() {
@@ -58,7 +65,7 @@ func (e *Order) on(node string) bool {
 	if !e.isGroup() {
 		return e.Node == node
 	}
-	return slices.ContainsFunc(e.members, func(m *member) bool { return !m.done && m.Node == node })
+	return slices.ContainsFunc(e.members, func(m member) bool { return !m.done && m.Node == node })
 }
 
 // placeTaken notes where the API shows a pod of the order nominated, and reports whether the order has lost its places by that.
@@ -67,7 +74,8 @@ func (e *Order) placeTaken(uid types.UID, node string) bool {
 		return e.Node != node
 	}
 	lost, all := false, true
-	for _, m := range e.members {
+	for i := range e.members {
+		m := &e.members[i]
 		if m.UID == string(uid) {
 			m.taken = m.Node != node
 			lost = m.taken
@@ -81,7 +89,8 @@ func (e *Order) placeTaken(uid types.UID, node string) bool {
 // more: it is counted there by itself, or not at all. The lock is held.
 func (f *InFlight) memberDone(e *Order, uid types.UID) (all bool) {
 	all = true
-	for _, m := range e.members {
+	for i := range e.members {
+		m := &e.members[i]
 		if m.UID == string(uid) && !m.done {
 			m.done = true
 			f.Holds.ReleaseQuota(uid)
@@ -120,27 +129,6 @@ func (f *InFlight) dropMembers(e *Order) {
 			delete(f.byMember, types.UID(m.UID))
 		}
 	}
-}
-
-// GateGroup reports whether PreEnqueue has to hold the members of a group, also one that came after the order was made, and for
-// which order on how many nodes; that it does so is noted. O(1).
-func (f *InFlight) GateGroup(key GroupKey, now time.Time) (orderID string, nodes int, closed bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	e := f.byPod[f.byGroup[key]]
-	if e == nil || !e.Gated || !now.Before(e.OpensAt) {
-		return "", 0, false
-	}
-	e.held = true
-	return e.OrderID, e.nodes, true
-}
-
-// HoldsPlace reports whether a pod is nominated for an order that has not come to nothing.
-func (f *InFlight) HoldsPlace(uid types.UID) bool {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	e := f.of(uid)
-	return e != nil && !e.Phase.Reverts()
 }
 
 // PlacesOf are the nominations of a group's order that the API does not show otherwise, by pod; nil where it has none.

@@ -19,7 +19,7 @@ func groupOrder(victims ...types.UID) *Order {
 }
 
 func (f *InFlight) groupClosed(now time.Time) bool {
-	_, _, closed := f.GateGroup(GroupKey{"ns", "gang"}, now)
+	_, _, closed := f.Gate("a", GroupKey{"ns", "gang"}, now)
 	return closed
 }
 

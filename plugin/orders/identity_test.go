@@ -18,7 +18,7 @@ func TestAPreemptorIsReleasedAGracePeriodAndAMinuteAfterItsOrder(t *testing.T) {
 			f := NewInFlight()
 			f.Begin(&Order{
 				OrderID: "ord-1", Preemptor: wire.PodRef{Namespace: "default", Name: "p", UID: "p"}, Node: "n1",
-				Victims: []types.UID{"v"}, Awaited: map[types.UID]string{}, Remaining: map[types.UID]time.Time{"v": {}},
+				Removal:   Removal{Victims: []types.UID{"v"}, Awaited: map[types.UID]string{}, Remaining: map[types.UID]time.Time{"v": {}}},
 				CreatedAt: ended, OpensAt: ended.Add(time.Minute),
 			})
 			stored(f, "ord-1", ended.Add(time.Minute))
@@ -38,7 +38,7 @@ func TestAPreemptorIsReleasedAGracePeriodAndAMinuteAfterItsOrder(t *testing.T) {
 			if len(activations) != 1 || activations[0].Pod.UID != "p" {
 				t.Fatalf("activations %+v, want p", activations)
 			}
-			if _, _, closed := f.Gate("p", release); closed {
+			if _, _, closed := f.Gate("p", GroupKey{}, release); closed {
 				t.Error("the gate is closed")
 			}
 			if f.Has("p") {

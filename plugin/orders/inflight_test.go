@@ -14,7 +14,7 @@ import (
 func order(id string, victims ...types.UID) *Order {
 	e := &Order{
 		OrderID: id, Node: "n1", Preemptor: wire.PodRef{Namespace: "ns", Name: "p", UID: "p"},
-		Victims: victims, Awaited: map[types.UID]string{}, Remaining: map[types.UID]time.Time{},
+		Removal:   Removal{Victims: victims, Awaited: map[types.UID]string{}, Remaining: map[types.UID]time.Time{}},
 		CreatedAt: start, OpensAt: start.Add(time.Minute),
 	}
 	for _, v := range victims {
@@ -58,7 +58,7 @@ func (f *InFlight) left(victim types.UID) { f.Deleted(victim, start.Add(-time.Se
 func (f *InFlight) gates(uid types.UID) bool { return f.byPod[uid].Gated }
 
 func (f *InFlight) closed(uid types.UID, now time.Time) bool {
-	_, _, closed := f.Gate(uid, now)
+	_, _, closed := f.Gate(uid, GroupKey{}, now)
 	return closed
 }
 

@@ -1,7 +1,10 @@
 package orders
 
 import (
-	"maps"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -23,17 +26,18 @@ func (f *InFlight) HasOrder(orderID string) bool {
 	return f.get(orderID) != nil
 }
 
-// Known is a copy of what is known of the order of a pod or a pod group; nil where there is none.
+// Known is a copy of what is known of the order for a pod, for its group, or for a PodGroup; nil where there is none. O(members and victims).
 func (f *InFlight) Known(uid types.UID) *Order {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	e := f.byPod[uid]
-	if e == nil {
-		return nil
-	}
-	copied := *e
-	copied.Remaining = maps.Clone(e.Remaining)
-	return &copied
+	return f.of(uid).copied()
+}
+
+// ByID is a copy of what is known of an order; nil where it is not known. O(members and victims).
+func (f *InFlight) ByID(orderID string) *Order {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.get(orderID).copied()
 }
 
 // Has reports whether a pod, or its group, has an order, or had one that is not forgotten yet.
@@ -76,26 +80,23 @@ func (f *InFlight) Remover(orderID string, victim types.UID) string {
 	return eldest
 }
 
-// NominationsOf is what an order makes room for, and the pods that are nominated for it, each with its node; nothing where it is not known.
-func (f *InFlight) NominationsOf(orderID string) (preemptor wire.PodRef, places []wire.Placement) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	if e := f.get(orderID); e != nil {
-		return e.Preemptor, e.Places()
-	}
-	return wire.PodRef{}, nil
-}
-
-// Gate reports whether PreEnqueue has to hold a pod, and for which order on which node; that it does so is noted. O(1).
-func (f *InFlight) Gate(uid types.UID, now time.Time) (orderID, node string, closed bool) {
+// Gate reports whether PreEnqueue has to hold a pod for its order or, also where it came after the order was made, for its group's: for
+// which, and where pods have to leave; that it does so is noted. O(1).
+func (f *InFlight) Gate(uid types.UID, group GroupKey, now time.Time) (orderID, where string, closed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e := f.byPod[uid]
+	if e == nil {
+		e = f.byPod[f.byGroup[group]]
+	}
 	if e == nil || !e.Gated || !now.Before(e.OpensAt) {
 		return "", "", false
 	}
 	e.held = true
-	return e.OrderID, e.Node, true
+	if e.isGroup() {
+		return e.OrderID, fmt.Sprintf("%d nodes", e.nodes), true
+	}
+	return e.OrderID, "node " + e.Node, true
 }
 
 // Ordered are the UIDs of the pods that orders without an outcome remove.
@@ -138,6 +139,26 @@ func (f *InFlight) Count() int {
 		}
 	}
 	return n
+}
+
+// Unanswered are committed orders that were made before a time and whose end is not due yet, oldest first.
+func (f *InFlight) Unanswered(before, now time.Time) (orderIDs []string) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	var found []*Order
+	for _, e := range f.byPod {
+		// The last of GateSlack is left out: an evictor begins nothing after notAfter.
+		if e.Phase.stored() && e.CreatedAt.Before(before) && now.Before(e.OpensAt.Add(-GateSlack)) {
+			found = append(found, e)
+		}
+	}
+	slices.SortFunc(found, func(a, b *Order) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.OrderID, b.OrderID))
+	})
+	for _, e := range found {
+		orderIDs = append(orderIDs, e.OrderID)
+	}
+	return orderIDs
 }
 
 func (f *InFlight) get(orderID string) *Order {

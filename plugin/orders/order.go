@@ -2,6 +2,7 @@ package orders
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -28,12 +29,19 @@ type Order struct {
 	OrderID   string
 	Preemptor wire.PodRef // of a group: the PodGroup; of a quota, which has none: its queue as the UID
 	Node      string      // of a group: empty
-	members   []*member   // of a group
-	nodes     int         // of its members, so many
+	gang
+	Removal
 	Phase     Phase
-	Gated     bool // PreEnqueue holds the pod
-	held      bool // it has, since the gate was closed: the queue has told the pod of nothing since
+	CreatedAt time.Time
+	OpensAt   time.Time    // whatever happens, the gate opens then
+	own       bool         // this process nominated for the order
+	Span      tracing.Span // of the preemption; zero of one that another process began
+	hold
+	ending
+}
 
+// Removal is what leaves for an order.
+type Removal struct {
 	Victims []types.UID          // of this order
 	Awaited map[types.UID]string // pods that other orders remove, with those orders' ids
 	// Terminating are pods that are being deleted anyway, and whose room is needed.
@@ -41,35 +49,54 @@ type Order struct {
 	// Remaining are victims, but for those apart, and awaited pods that have not left the scheduler's cache, with the time
 	// at which the pod informer reported them deleted (zero where it has not).
 	Remaining map[types.UID]time.Time
+}
 
-	CreatedAt       time.Time
-	OpensAt         time.Time // whatever happens, the gate opens then
-	notBefore       time.Time // an activation that is put off until then
-	heldUntil       time.Time // of a leaving one: after a failed cycle the gate stays closed until then
-	failedCycles    int       // of a leaving one, one after the other
-	reservedUntil   time.Time // of a released one: when it loses its place in its queue
-	missingSince    time.Time // of a released gang: since when it has too few pods; zero where it has enough
-	early           int       // how often a cycle came too early
-	awaitedFailed   bool      // an order that this one counted on failed
-	nominationTaken bool      // the API shows the pod nominated elsewhere, or not at all
-	nodeGone        bool      // the node was deleted, so no kubelet there ends pods any more
-	noting          bool      // it failed, and is not reverted before that is noted (see fail)
+// hold is how a preemptor is held back.
+type hold struct {
+	Gated         bool      // PreEnqueue holds the pod
+	held          bool      // it has, since the gate was closed: the queue has told the pod of nothing since
+	notBefore     time.Time // an activation that is put off until then
+	early         int       // how often a cycle came too early
+	heldUntil     time.Time // of a leaving one: after a failed cycle the gate stays closed until then
+	failedCycles  int       // of a leaving one, one after the other
+	reservedUntil time.Time // of a released one: when it loses its place in its queue
+}
+
+// ending is why an order comes to nothing, or has.
+type ending struct {
+	awaitedFailed   bool // an order that this one counted on failed
+	nominationTaken bool // the API shows the pod nominated elsewhere, or not at all
+	nodeGone        bool // the node was deleted, so no kubelet there ends pods any more
+	noting          bool // it failed, and is not reverted before that is noted (see fail)
 	revertAt        time.Time
-	reason          string       // why it is reverted
-	Unanswered      bool         // it is reverted since no evictor has ended it in time
-	wasStored       bool         // the order has been in the stream
-	own             bool         // this process nominated for the order
-	Span            tracing.Span // of the preemption; zero of one that another process began
+	reason          string // why it is reverted
+	Unanswered      bool   // it is reverted since no evictor has ended it in time
+	wasStored       bool   // the order has been in the stream
 }
 
 // Awaits notes a pod that leaves anyway and is waited for: another order removes it, or it is terminating and has no orderID.
-func (e *Order) Awaits(uid types.UID, orderID string) {
+func (r *Removal) Awaits(uid types.UID, orderID string) {
 	if orderID == "" {
-		e.Terminating = append(e.Terminating, uid)
+		r.Terminating = append(r.Terminating, uid)
 	} else {
-		e.Awaited[uid] = orderID
+		r.Awaited[uid] = orderID
 	}
-	e.Remaining[uid] = time.Time{}
+	r.Remaining[uid] = time.Time{}
+}
+
+func (r *Removal) removes(victim types.UID) bool {
+	_, counted := r.Awaited[victim]
+	return counted || slices.Contains(r.Victims, victim)
+}
+
+// copied is what callers may read without the lock; nil of none.
+func (e *Order) copied() *Order {
+	if e == nil {
+		return nil
+	}
+	copied := *e
+	copied.members, copied.Victims, copied.Remaining = slices.Clone(e.members), slices.Clone(e.Victims), maps.Clone(e.Remaining)
+	return &copied
 }
 
 // Activation is something to do outside every lock: let a pod be tried again, after deleting its nomination
@@ -92,11 +119,6 @@ type Activation struct {
 // the revert not be carried out.
 func (e *Order) revertFrom(reason string, at time.Time) {
 	e.reason, e.revertAt, e.OpensAt, e.nominationTaken = reason, at, at.Add(GateSlack), false
-}
-
-func (e *Order) removes(victim types.UID) bool {
-	_, counted := e.Awaited[victim]
-	return counted || slices.Contains(e.Victims, victim)
 }
 
 // FailedCycle is what a failed cycle's snapshot shows.
@@ -123,7 +145,7 @@ func (e *Order) EnterGroup(group *wire.OrderedGroup, members []wire.OrderMember)
 	e.Preemptor = wire.PodRef{Namespace: group.Namespace, Name: group.Name, UID: group.UID}
 	e.Node = ""
 	for _, m := range members {
-		e.members = append(e.members, &member{Placement: wire.Placement{Namespace: m.Namespace, Name: m.Name, UID: m.UID, Node: m.Node}})
+		e.members = append(e.members, member{Placement: wire.Placement{Namespace: m.Namespace, Name: m.Name, UID: m.UID, Node: m.Node}})
 	}
 }
 
@@ -153,8 +175,7 @@ func FromMessage(order *wire.EvictionOrder, opensAt time.Time) *Order {
 	e := &Order{
 		OrderID:   order.OrderID,
 		Node:      order.Node,
-		Awaited:   map[types.UID]string{},
-		Remaining: map[types.UID]time.Time{},
+		Removal:   Removal{Awaited: map[types.UID]string{}, Remaining: map[types.UID]time.Time{}},
 		CreatedAt: order.CreatedAt.Time,
 		OpensAt:   opensAt,
 	}

@@ -21,10 +21,7 @@ func TestUnansweredOrders(t *testing.T) {
 	f.put(made("ended", "e", Leaving, 9*time.Second, time.Minute))
 	f.put(made("past its notAfter", "f", Committed, time.Minute, 0))
 
-	var ids []string
-	for _, order := range f.Unanswered(now.Add(-UnansweredAfter), now) {
-		ids = append(ids, order.OrderID)
-	}
+	ids := f.Unanswered(now.Add(-UnansweredAfter), now)
 
 	if len(ids) != 2 || ids[0] != "oldest" || ids[1] != "later" {
 		t.Errorf("%v", ids)

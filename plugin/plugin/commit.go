@@ -46,8 +46,7 @@ func (o *pendingOrder) entry(now time.Time) *orders.Order {
 		OrderID:   o.id,
 		Preemptor: o.preemptor(),
 		Node:      o.chosen.Node,
-		Awaited:   map[types.UID]string{},
-		Remaining: map[types.UID]time.Time{},
+		Removal:   orders.Removal{Awaited: map[types.UID]string{}, Remaining: map[types.UID]time.Time{}},
 		CreatedAt: now,
 		OpensAt:   now.Add(orders.StoredWithin(len(o.places)) + orders.AnsweredWithin + orders.GateSlack),
 		Span:      o.span,
@@ -178,10 +177,10 @@ func (e *engine) startCommit(order *pendingOrder) {
 // supersededBy gives up an order for one that is alive in the stream: that one is adopted, and the
 // nomination that it does not know of is deleted in memory. The pod's next cycle is refused for it.
 func (e *engine) supersededBy(ctx context.Context, order *pendingOrder, stored natsbus.Record) {
-	preemptor, places := e.inflight.NominationsOf(order.id)
+	places := e.inflight.ByID(order.id).Places()
 	e.inflight.Supersede(order.id)
 	e.takeOrder(ctx, stored)
-	w := orders.Activation{Pod: preemptor, OrderID: order.id, Node: order.chosen.Node, Revert: true, Reason: "another order for this pod is in the stream"}
+	w := orders.Activation{Pod: order.preemptor(), OrderID: order.id, Node: order.chosen.Node, Revert: true, Reason: "another order for this pod is in the stream"}
 	if order.group != nil {
 		w.Members = places
 	}
@@ -381,7 +380,8 @@ func (e *engine) clearNomination(ctx context.Context, pod *v1.Pod) error {
 	defer cancel()
 	for {
 		current := e.current(orders.RefOf(pod))
-		if current == nil || current.Status.NominatedNodeName != pod.Status.NominatedNodeName || e.inflight.HoldsPlace(pod.UID) {
+		order := e.inflight.Known(pod.UID)
+		if current == nil || current.Status.NominatedNodeName != pod.Status.NominatedNodeName || (order != nil && !order.Phase.Reverts()) {
 			return nil
 		}
 		patch, err := json.Marshal(map[string]any{

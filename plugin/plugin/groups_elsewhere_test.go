@@ -136,7 +136,7 @@ func TestAPodThatLeavesOnANodeOfNoMemberIsAwaitedForTheRackThatItKeepsClosed(t *
 			return wire.Awaited{UID: "v2", Namespace: "default", Name: "v2"}
 		},
 		"a victim of another order": func(w *world, _ *v1.Pod) wire.Awaited {
-			w.plugin.engine.inflight.Begin(&orders.Order{OrderID: "ord-1", Preemptor: wire.PodRef{Namespace: "default", Name: "p", UID: "p"}, Node: "n2", Victims: []types.UID{"v2"}, CreatedAt: now, OpensAt: now.Add(time.Minute)})
+			w.plugin.engine.inflight.Begin(&orders.Order{OrderID: "ord-1", Preemptor: wire.PodRef{Namespace: "default", Name: "p", UID: "p"}, Node: "n2", Removal: orders.Removal{Victims: []types.UID{"v2"}}, CreatedAt: now, OpensAt: now.Add(time.Minute)})
 			return wire.Awaited{UID: "v2", OrderID: "ord-1"}
 		},
 	} {

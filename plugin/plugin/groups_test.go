@@ -333,7 +333,7 @@ func TestAStandbyClearsNoNominationsOfAGang(t *testing.T) {
 			w.show(gangMember("g1"), "n1")
 			w.eventually("the nomination shows", func() bool { _, shown := w.plugin.engine.placements.Nominated.Find("g1"); return shown })
 			w.plugin.engine.leadership.Leads.Store(leads)
-			e := &orders.Order{OrderID: "ord-1", CreatedAt: start, OpensAt: time.Now().Add(50 * time.Millisecond), Awaited: map[types.UID]string{}, Remaining: map[types.UID]time.Time{}}
+			e := &orders.Order{OrderID: "ord-1", CreatedAt: start, OpensAt: time.Now().Add(50 * time.Millisecond), Removal: orders.Removal{Awaited: map[types.UID]string{}, Remaining: map[types.UID]time.Time{}}}
 			e.EnterGroup(&wire.OrderedGroup{Namespace: "default", Name: "gang", UID: "gang-uid"}, []wire.OrderMember{{Namespace: "default", Name: "g1", UID: "g1", Node: "n1"}})
 
 			w.plugin.engine.inflight.Adopt(e, time.Now()) // by this clock it has no outcome in time

@@ -115,10 +115,13 @@ func (e *engine) takeOutcome(ctx context.Context, r natsbus.Record) {
 	}
 	failpoints.At(failpoints.OnOutcome)
 	e.inflight.Remember(outcome)
-	preemptor, _ := e.inflight.NominationsOf(outcome.OrderID)
+	namespace := ""
+	if order := e.inflight.ByID(outcome.OrderID); order != nil {
+		namespace = order.Preemptor.Namespace
+	}
 	e.applyOutcome(ctx, outcome)
 	// The stream is read from its past after a start.
-	e.memory.Retries.OrderEnded(preemptor.Namespace, e.clock.Since(outcome.FinishedAt.Time) < orders.AnswerFresh)
+	e.memory.Retries.OrderEnded(namespace, e.clock.Since(outcome.FinishedAt.Time) < orders.AnswerFresh)
 }
 
 // applyOutcome does what an order's end asks for. It may be called more than once for one outcome.
@@ -163,8 +166,7 @@ func (e *engine) succeeded(orderID string, outcome *wire.Outcome) {
 	if own && outcome != nil {
 		executed(operationOrder, nil, took)
 	}
-	_, places := e.inflight.NominationsOf(orderID)
-	for _, place := range places {
+	for _, place := range e.inflight.ByID(orderID).Places() {
 		// The nomination may have been taken away, or the node, while the order was carried out.
 		ref := orders.RefOfPlacement(place)
 		if pod := e.current(ref); pod != nil && e.placements.Knows(pod.UID) {
@@ -303,10 +305,9 @@ func (e *engine) raiseEpoch(ctx context.Context) {
 // NATS may lose what it has acknowledged: its disk is wiped, or a server loses power before it has
 // written. An outcome that was not followed would leave its preemptor waiting until notAfter. So the
 // scheduler looks up the outcome of each order that has had none for a while.
-const (
-	// reconcileAtOnce bounds a round; the oldest orders come first.
-	reconcileAtOnce = 100
-)
+//
+// reconcileAtOnce bounds a round; the oldest orders come first.
+const reconcileAtOnce = 100
 
 // runReconcile looks unanswered orders up until the context ends. Every replica does.
 func (e *engine) runReconcile(ctx context.Context) {
@@ -319,11 +320,11 @@ func (e *engine) runReconcile(ctx context.Context) {
 
 // reconcile is one round. It ends at the first call that fails: NATS is not back yet.
 func (e *engine) reconcile(ctx context.Context, now time.Time) {
-	orders := e.inflight.Unanswered(now.Add(-orders.UnansweredAfter), now)
-	for _, order := range orders[:min(len(orders), reconcileAtOnce)] {
-		outcome, ended, err := e.store.LookUp(ctx, order.OrderID)
+	unanswered := e.inflight.Unanswered(now.Add(-orders.UnansweredAfter), now)
+	for _, orderID := range unanswered[:min(len(unanswered), reconcileAtOnce)] {
+		outcome, ended, err := e.store.LookUp(ctx, orderID)
 		if err != nil {
-			klog.FromContext(ctx).V(2).Info("order_not_looked_up", "order_id", order.OrderID, "reason", err.Error())
+			klog.FromContext(ctx).V(2).Info("order_not_looked_up", "order_id", orderID, "reason", err.Error())
 			return
 		}
 		if ended {

@@ -91,15 +91,9 @@ func (pl *MakeWay) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint
 // PreEnqueue holds a pod whose order is in flight. It runs under the scheduling queue's lock.
 func (pl *MakeWay) PreEnqueue(ctx context.Context, pod *v1.Pod) (status *fwk.Status) {
 	defer goroutines.RecoverPanic(ctx, "pre_enqueue", func() { status = nil })
-	if orderID, node, closed := pl.engine.inflight.Gate(pod.UID, pl.engine.clock.Now()); closed {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
-			fmt.Sprintf("makeway: waiting for pods on node %s to leave (order %s)", node, orderID))
-	}
-	if name := minor.GroupName(pod); name != "" {
-		if orderID, nodes, closed := pl.engine.inflight.GateGroup(orders.GroupKey{Namespace: pod.Namespace, Name: name}, pl.engine.clock.Now()); closed {
-			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
-				fmt.Sprintf("makeway: its group waits for pods to leave %d nodes (order %s)", nodes, orderID))
-		}
+	group := orders.GroupKey{Namespace: pod.Namespace, Name: minor.GroupName(pod)}
+	if orderID, where, closed := pl.engine.inflight.Gate(pod.UID, group, pl.engine.clock.Now()); closed {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf("makeway: waiting for pods on %s to leave (order %s)", where, orderID))
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func BenchmarkADeleteWithGatedPods(b *testing.B) {
 		if err := queue.AddUnschedulablePodIfNotPresent(logger, info, queue.SchedulingCycle()); err != nil {
 			b.Fatal(err)
 		}
-		f.Begin(&orders.Order{OrderID: fmt.Sprintf("o%d", i), Node: "n1", Preemptor: orders.RefOf(p), Victims: []types.UID{"victim"}, OpensAt: time.Now().Add(time.Hour)})
+		f.Begin(&orders.Order{OrderID: fmt.Sprintf("o%d", i), Node: "n1", Preemptor: orders.RefOf(p), Removal: orders.Removal{Victims: []types.UID{"victim"}}, OpensAt: time.Now().Add(time.Hour)})
 	}
 	victim := pod("victim", "n1", low, small).Obj()
 	deleted := func() {

@@ -339,7 +339,7 @@ func TestAWokenPreemptorKeepsItsPlaceUntilItsCycleHoweverLongThatTakes(t *testin
 		if enters(p) {
 			t.Fatal("the queue is full")
 		}
-		f.Begin(&orders.Order{OrderID: "o", Preemptor: orders.RefOf(p), Node: "n1", Victims: []types.UID{"v"}, Remaining: map[types.UID]time.Time{"v": {}}, CreatedAt: start, OpensAt: start.Add(time.Hour)})
+		f.Begin(&orders.Order{OrderID: "o", Preemptor: orders.RefOf(p), Node: "n1", Removal: orders.Removal{Victims: []types.UID{"v"}, Remaining: map[types.UID]time.Time{"v": {}}}, CreatedAt: start, OpensAt: start.Add(time.Hour)})
 		f.Succeed("o", start, start.Add(time.Hour), func(types.UID) bool { return false })
 		f.Deleted("v", start.Add(-time.Second))
 		gate.PodDeleted(victim.UID)

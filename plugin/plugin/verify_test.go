@@ -181,7 +181,7 @@ func TestAwaitedPodsCountAsGoneAndAreNotOrderedAgain(t *testing.T) {
 	plan := candidate("n1", "!b")
 	plan.Awaited = []wire.Awaited{{UID: "a", OrderID: "ord-other"}}
 	w.bus.plan = answers(plan)
-	w.plugin.engine.inflight.Begin(&orders.Order{OrderID: "ord-other", Preemptor: wire.PodRef{Namespace: "default", Name: "other", UID: "other"}, Node: "n1", Victims: []types.UID{"a"}, OpensAt: time.Now().Add(time.Minute)})
+	w.plugin.engine.inflight.Begin(&orders.Order{OrderID: "ord-other", Preemptor: wire.PodRef{Namespace: "default", Name: "other", UID: "other"}, Node: "n1", Removal: orders.Removal{Victims: []types.UID{"a"}}, OpensAt: time.Now().Add(time.Minute)})
 
 	e := w.nominated(p, "n1")
 
