@@ -66,20 +66,25 @@ func (o *pendingOrder) entry(now time.Time) *orders.Order {
 	return e
 }
 
-// commitRest is what a commit takes at most beside what grows with the order.
-const commitRest = 2 << 10
+// Of the size of a commit, in bytes.
+const (
+	commitRest  = 2 << 10 // at most, beside what grows with the order
+	commitNames = 80      // of the fields of a placement or a pod, and what parts them
+)
 
 // isCarried reports whether a message carries the commit. A nomination for another would hold room, again and again, and come to nothing.
 func (o *pendingOrder) isCarried() bool {
-	commit := wire.CommitRequest{Offer: o.offer, Placements: o.places}
+	size := commitRest + len(o.offer)
+	for _, place := range o.places {
+		size += len(place.Namespace) + len(place.Name) + len(place.UID) + len(place.Node) + len(place.NodeUID) + commitNames
+	}
 	for _, v := range o.chosen.Victims {
-		commit.Victims = append(commit.Victims, string(v.Pod.UID))
+		size += len(v.Pod.UID) + len(`"",`)
 	}
 	for _, a := range o.chosen.Awaited {
-		commit.Awaited = append(commit.Awaited, a.OnTheWire())
+		size += len(a.Pod.Namespace) + len(a.Pod.Name) + len(a.Pod.UID) + len(a.OrderID) + commitNames
 	}
-	data, err := wire.Encode(&commit)
-	return err == nil && len(data)+commitRest <= wire.MaxBytes
+	return size <= wire.MaxBytes
 }
 
 // preemptor is the pod, or the PodGroup, that room is made for.
