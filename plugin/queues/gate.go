@@ -45,16 +45,20 @@ type Gate struct {
 	passes  bool          // pods pass while the limits are not known
 	changed chan struct{} // sent to, without blocking, when due may have something new
 
-	tree    atomic.Pointer[queueTree] // nil: no limits are in force
-	none    atomic.Bool               // there are no queues: the way past without the lock
-	decided chan struct{}             // closed when it is no longer undecided
-
+	unlocked
 	mu sync.Mutex
 	knowledge
 	usage   *queueUsage
 	waiting *waitingPods
 
 	conditionUpdates *conditionUpdates // of pods whose condition is to say that their queue holds them
+}
+
+// unlocked is what is read without the lock, though written under it.
+type unlocked struct {
+	tree    atomic.Pointer[queueTree] // nil: no limits are in force
+	none    atomic.Bool               // there are no queues
+	decided chan struct{}             // closed when it is no longer undecided
 }
 
 // knowledge is what the gate knows of limits.
@@ -74,9 +78,9 @@ func NewGate(clock clock.WithTicker, pods corelisters.PodLister, applies ModeApp
 	return &Gate{
 		waiting: newWaitingPods(updates.add), conditionUpdates: updates,
 		clock: clock, pods: pods, applies: applies,
-		changed: make(chan struct{}, 1),
-		decided: make(chan struct{}),
-		usage:   newQueueUsage(),
+		changed:  make(chan struct{}, 1),
+		unlocked: unlocked{decided: make(chan struct{})},
+		usage:    newQueueUsage(),
 	}
 }
 
