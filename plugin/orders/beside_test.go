@@ -27,10 +27,28 @@ func TestAPreemptorWithItsRoomWaitsUntilFailedOrdersOfThoseThatAreNominatedBesid
 	if why, _, _ := f.Refuse("p", at(12), cycle); why != RefusedBeside {
 		t.Errorf("refused with %d while the nomination beside it is taken back", why)
 	}
-	expectWakes(t, f, at(12).Add(RevertWait), Activation{OrderID: "o"}, Activation{OrderID: "o2", Revert: true})
+	expectWakes(t, f, at(12).Add(RevertWait), Activation{OrderID: "o2", Revert: true})
 	f.Finish("o2")
+	expectWakes(t, f, at(13).Add(RevertWait), Activation{OrderID: "o"})
 	if why, _, _ := f.Refuse("p", at(13).Add(RevertWait), cycle); why != NotRefused {
 		t.Errorf("refused with %d once it was taken back", why)
+	}
+}
+
+func TestAPreemptorWithItsRoomBesideVictimsThatLeaveMayTakeOtherRoomAfterAWhile(t *testing.T) {
+	f, cycle := releasedBeside(t)
+	f.Succeed("o2", at(11), at(90000), notGone)
+	f.Refuse("p", at(12), cycle)
+	if !f.closed("p", at(12)) {
+		t.Fatal("open at once")
+	}
+
+	expectWakes(t, f, at(12).Add(leavingHold), Activation{OrderID: "o"}) // it was held meanwhile
+	if f.closed("p", at(12).Add(leavingHold)) {
+		t.Error("held after the wait")
+	}
+	if why, _, _ := f.Refuse("p", at(13).Add(leavingHold), cycle); why != RefusedBeside || !f.gates("p") {
+		t.Errorf("refused with %d in the next cycle, gated %t", why, f.gates("p"))
 	}
 }
 

@@ -17,7 +17,7 @@ func (f *InFlight) Due(now time.Time) (activations []Activation, next time.Time)
 		}
 	}
 	for _, e := range f.byPod {
-		for happened := e.due(now, again); happened != nothing; happened = e.due(now, again) {
+		for happened := f.due(e, now, again); happened != nothing; happened = f.due(e, now, again) {
 			before := e.Phase
 			_, asked, _ := step(before, happened)
 			f.happens(e, happened)
@@ -48,8 +48,8 @@ func (f *InFlight) Due(now time.Time) (activations []Activation, next time.Time)
 	return activations, next
 }
 
-// due returns what is to happen now, and otherwise calls again with when to ask again.
-func (e *Order) due(now time.Time, again func(time.Time)) event {
+// due returns what is to happen to an order now, and otherwise calls again with when to ask again.
+func (f *InFlight) due(e *Order, now time.Time, again func(time.Time)) event {
 	late := func(at time.Time) event {
 		if now.Before(at) {
 			again(at)
@@ -66,9 +66,9 @@ func (e *Order) due(now time.Time, again func(time.Time)) event {
 		return onNodeDeleted
 	case e.Phase == Leaving && e.nominationTaken:
 		return onNominationGone
-	case e.Phase == Leaving && now.Before(e.OpensAt) && e.gone(now, again):
+	case e.Phase == Leaving && now.Before(e.OpensAt) && e.gone(now, again) && !f.makeRoom(e.beside):
 		return onVictimsGone
-	case e.Phase == Leaving && e.Gated && now.Before(e.OpensAt) && !e.leavesSoon():
+	case e.Phase == Leaving && e.Gated && now.Before(e.OpensAt) && (!e.leavesSoon() || f.makeRoom(e.beside)):
 		return e.holdEnds(now, again)
 	case e.Phase == Leaving:
 		return late(e.OpensAt)

@@ -320,9 +320,9 @@ const (
 
 // Refuse reports whether a pod that failed a cycle may not preempt now, because it has an order. From then
 // on the gate is closed. cycle says what its snapshot shows: a released preemptor that met a victim there came too early and is held
-// again for a moment, and so is one that has its room beside pods whose orders are still making theirs: another plan would evict more
-// than is needed, and leave its room to them. One whose victims are leaving is held for longer, and for nothing where its node does not
-// help any more.
+// again for a moment. One whose victims are leaving is held for longer, and for nothing where its node does not help any more. So is one
+// that has its room beside pods whose orders are still making theirs, until they have it: another plan would evict more than is needed, and
+// leave its room to them.
 func (f *InFlight) Refuse(uid types.UID, now time.Time, cycle FailedCycle) (why Refusal, orderID, node string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -335,21 +335,24 @@ func (f *InFlight) Refuse(uid types.UID, now time.Time, cycle FailedCycle) (why 
 	}
 	happened := onCycleFailed
 	tooEarly := e.Phase == Released && e.early < earlyRetries && e.meets(cycle.StillThere)
-	beside := e.Phase == Released && !tooEarly && !cycle.Unresolvable(e.Node) && f.makeRoom(cycle.Beside)
+	hasRoom := e.Phase == Released || (e.Phase == Leaving && len(e.Remaining) == 0)
+	beside := hasRoom && !tooEarly && !cycle.Unresolvable(e.Node) && f.makeRoom(cycle.Beside)
 	switch {
 	case e.Phase == Leaving && e.nominationTaken:
 		happened = onNominationGone
 	case e.Phase == Leaving && cycle.Unresolvable(e.Node):
 		happened = onNodeUnresolvable
-	case now.Before(e.OpensAt) && (tooEarly || beside):
+	case e.Phase == Released && now.Before(e.OpensAt) && (tooEarly || beside):
 		happened = onCycleTooEarly
 	}
 	f.happens(e, happened)
 	switch {
-	case happened == onCycleTooEarly:
-		e.notBefore = now.Add(earlyRetryDelay << min(e.early, earlyRetries))
-		e.early++
+	case happened == onCycleTooEarly && !beside:
+		e.early, e.beside, e.notBefore = e.early+1, nil, now.Add(earlyRetryDelay<<e.early)
 	case e.Phase == Leaving:
+		if beside {
+			e.early, e.beside = e.early+1, cycle.Beside
+		}
 		if now.Sub(e.heldUntil) >= longestLeavingHold {
 			e.failedCycles = 0
 		}

@@ -53,13 +53,14 @@ type Removal struct {
 
 // hold is how a preemptor is held back.
 type hold struct {
-	Gated         bool      // PreEnqueue holds the pod
-	held          bool      // it has, since the gate was closed: the queue has told the pod of nothing since
-	notBefore     time.Time // an activation that is put off until then
-	early         int       // how often a cycle came too early
-	heldUntil     time.Time // of a leaving one: after a failed cycle the gate stays closed until then
-	failedCycles  int       // of a leaving one, one after the other
-	reservedUntil time.Time // of a released one: when it loses its place in its queue
+	Gated         bool        // PreEnqueue holds the pod
+	held          bool        // it has, since the gate was closed: the queue has told the pod of nothing since
+	notBefore     time.Time   // an activation that is put off until then
+	beside        []types.UID // an activation that is put off until these have their room
+	early         int         // how often a cycle came too early
+	heldUntil     time.Time   // of a leaving one: after a failed cycle the gate stays closed until then
+	failedCycles  int         // of a leaving one, one after the other
+	reservedUntil time.Time   // of a released one: when it loses its place in its queue
 }
 
 // ending is why an order comes to nothing, or has.

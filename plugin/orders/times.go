@@ -23,7 +23,7 @@ const (
 	longestLeavingHold = 4 * time.Second
 	// earlyRetries bounds how often a cycle is repeated that met a victim of its order; and how often the delay doubles.
 	earlyRetries = 5
-	// earlyRetryDelay is the first delay of such a repetition, and of one beside pods whose victims are leaving; it doubles.
+	// earlyRetryDelay is the first delay of such a repetition; it doubles.
 	earlyRetryDelay = 50 * time.Millisecond
 	// releasedLasts is how long a preemptor that was activated keeps the place in its queue without coming to a cycle:
 	// something else may hold it.

@@ -48,6 +48,7 @@ class Entry:
     not_before: float = 0.0
     reserved_until: float = 0.0
     early: int = 0
+    beside: tuple[str, ...] = ()
     awaited_failed: bool = False
     nomination_taken: bool = False
     revert_at: float = 0.0
@@ -274,16 +275,23 @@ class InFlight:
         event, delay = "cycleFailed", self._seconds["earlyRetryDelay"]
         most = self._table.counts["earlyRetries"]
         met = any(still_there(entry.node, victim) for victim in (*entry.victims, *entry.awaited))
-        early = (entry.early < most and met) or any(map(self._makes_room, beside))
-        if entry.phase == "released" and now < entry.opens_at and early:
+        too_early = entry.phase == "released" and entry.early < most and met
+        has_room = entry.phase == "released" or (entry.phase == "leaving" and not entry.remaining)
+        others = tuple(beside)
+        waits = has_room and not too_early and self._make_room(others)
+        if entry.phase == "released" and now < entry.opens_at and (too_early or waits):
             event = "cycleTooEarly"
         if entry.phase == "leaving" and entry.nomination_taken:
             event = "nominationGone"
         self._happens(entry, event)
-        if event == "cycleTooEarly":
-            entry.not_before = now + delay * 2 ** min(entry.early, most)
+        if event == "cycleTooEarly" and not waits:
+            entry.beside = ()
+            entry.not_before = now + delay * 2**entry.early
             entry.early += 1
         elif entry.phase == "leaving":
+            if waits:
+                entry.beside = others
+                entry.early += 1
             if now - entry.held_until >= self._seconds["longestLeavingHold"]:
                 entry.failed_cycles = 0
             hold = self._seconds["leavingHold"] * 2**entry.failed_cycles
@@ -292,10 +300,11 @@ class InFlight:
             self._notify()
         return entry.phase != "absent"
 
-    def _makes_room(self, uid: str) -> bool:
-        entry = self.of(uid)
-        return entry is not None and (
+    def _make_room(self, uids: Iterable[str]) -> bool:
+        return any(
             entry.phase in REVERTS or (entry.phase in MAKES_ROOM and bool(entry.remaining))
+            for entry in map(self.of, uids)
+            if entry is not None
         )
 
     def due(self, now: float) -> tuple[list[Activation], float | None]:
@@ -347,9 +356,14 @@ class InFlight:
                     return "awaitedFailed"
                 if entry.nomination_taken:
                     return "nominationGone"
-                if now < entry.opens_at and self._gone(entry, now, again):
+                if (
+                    now < entry.opens_at
+                    and self._gone(entry, now, again)
+                    and not self._make_room(entry.beside)
+                ):
                     return "victimsGone"
-                if entry.gated and now < entry.opens_at and None in entry.remaining.values():
+                leaving = None in entry.remaining.values() or self._make_room(entry.beside)
+                if entry.gated and now < entry.opens_at and leaving:
                     if now >= entry.held_until:
                         return "holdEnded"
                     again.append(min(entry.held_until, entry.opens_at))
