@@ -219,7 +219,7 @@ func (a *groupAttempt) classify(ctx context.Context) *preemptResult {
 }
 
 // find returns a plan by which the scheduler's own algorithm placed the group; the result says why there is none.
-func (a *groupAttempt) find(ctx context.Context) (*verify.GroupPlacement, *wire.GroupPlanReply, *preemptResult) {
+func (a *groupAttempt) find(ctx context.Context) (*verify.Candidate, *wire.GroupPlanReply, *preemptResult) {
 	for asked := 1; ; asked++ {
 		var reply *wire.GroupPlanReply
 		var err error
@@ -248,12 +248,14 @@ func (a *groupAttempt) find(ctx context.Context) (*verify.GroupPlacement, *wire.
 }
 
 // verify has the scheduler place the group by a plan.
-func (a *groupAttempt) verify(ctx context.Context, plan *wire.GroupPlan) (*verify.GroupPlacement, error) {
+func (a *groupAttempt) verify(ctx context.Context, plan *wire.GroupPlan) (*verify.Candidate, error) {
 	start := time.Now()
 	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
 	v := verify.GroupVerifier{
-		Handle: a.handle, Cycle: a.cycle, Group: a.group, Priority: a.priority, MustPlace: a.mustPlace, Now: a.engine.clock.Now(),
-		Remover: a.engine.inflight.Remover, Limited: slices.ContainsFunc(a.pods, a.engine.gate.HasMax),
+		Verifier: verify.Verifier{
+			Handle: a.handle, Pod: a.pods[0], Now: a.engine.clock.Now(), Remover: a.engine.inflight.Remover, Limited: slices.ContainsFunc(a.pods, a.engine.gate.HasMax),
+		},
+		Cycle: a.cycle, Waiting: a.pods, MustPlace: a.mustPlace,
 	}
 	for _, class := range a.classes {
 		v.Classes = append(v.Classes, class.Pods)
@@ -299,7 +301,7 @@ func (a *groupAttempt) unusable(reply *wire.GroupPlanReply) *preemptResult {
 
 // nominate marks the group as preempting, before its members come back to the queue. Where nothing has to go the nominations alone
 // place the group: the scheduler looked at members one by one, and the plan at all.
-func (a *groupAttempt) nominate(verified *verify.GroupPlacement, reply *wire.GroupPlanReply) preemptResult {
+func (a *groupAttempt) nominate(verified *verify.Candidate, reply *wire.GroupPlanReply) preemptResult {
 	e := a.engine
 	a.inquirer.late.Forget(a.uid)
 	e.verified.failures.Forget(string(a.uid))
@@ -310,15 +312,11 @@ func (a *groupAttempt) nominate(verified *verify.GroupPlacement, reply *wire.Gro
 		}
 		a.span.End(nil, "result", endNominated)
 		return preemptResult{kind: endNominated, message: fmt.Sprintf("%d members have room as planned, and no pod has to be evicted", len(verified.Places))}
-	case len(verified.Victims)+len(verified.Awaited) == 0:
-		return a.awaits(verified.Terminating, "", fmt.Sprintf("for %d members", len(verified.Places)))
-	}
-	chosen := &verify.Candidate{Victims: verified.Victims, Awaited: verified.Awaited}
-	for _, pod := range verified.Terminating {
-		chosen.Awaited = append(chosen.Awaited, verify.Awaited{Pod: pod})
+	case len(verified.TerminatingAlone()) > 0:
+		return a.awaits(verified.TerminatingAlone(), "", fmt.Sprintf("for %d members", len(verified.Places)))
 	}
 	order := &pendingOrder{
-		id: wire.NewOrderID(e.clock.Now()), requestID: reply.RequestID, decisionID: reply.DecisionID, offer: reply.Offer, chosen: chosen,
+		id: wire.NewOrderID(e.clock.Now()), requestID: reply.RequestID, decisionID: reply.DecisionID, offer: reply.Offer, chosen: verified,
 		group: &wire.OrderedGroup{
 			Namespace: a.group.Namespace, Name: a.group.Name, UID: string(a.group.UID), Priority: a.priority,
 			SchedulerName: a.pods[0].Spec.SchedulerName, MustPlace: int64(a.mustPlace), MinCount: int64(a.group.MinCount),
@@ -326,14 +324,14 @@ func (a *groupAttempt) nominate(verified *verify.GroupPlacement, reply *wire.Gro
 		places: verified.Places,
 	}
 	if !order.isCarried() {
-		return *a.later(endTooLarge, fmt.Sprintf("an order for %d members and %d victims is larger than a message of NATS", len(order.places), len(chosen.Victims)))
+		return *a.later(endTooLarge, fmt.Sprintf("an order for %d members and %d victims is larger than a message of NATS", len(order.places), len(verified.Victims)))
 	}
 	a.begin(order)
 	return preemptResult{kind: endNominated, message: fmt.Sprintf("found a placement for %d members, preempting %d pods", len(verified.Places), len(verified.Victims))}
 }
 
 // nominations are the nodes of the members that were placed. Those without a place are nominated nowhere any more.
-func (a *groupAttempt) nominations(verified *verify.GroupPlacement) map[types.NamespacedName]string {
+func (a *groupAttempt) nominations(verified *verify.Candidate) map[types.NamespacedName]string {
 	nodes := make(map[types.NamespacedName]string, len(a.pods))
 	for _, pod := range a.pods {
 		if pod.Status.NominatedNodeName != "" {

@@ -262,9 +262,7 @@ func (a *attempt) nominate(best *verify.Candidate, reply *wire.PlanReply) preemp
 	metrics.PreemptionVictims.Observe(float64(len(best.Victims)))
 	a.begin(&pendingOrder{
 		id: wire.NewOrderID(a.engine.clock.Now()), requestID: reply.RequestID, decisionID: reply.DecisionID, offer: reply.Offer, chosen: best,
-		places: []wire.OrderMember{{
-			Namespace: a.pod.Namespace, Name: a.pod.Name, UID: string(a.pod.UID), Node: best.Node, NodeUID: string(best.NodeUID),
-		}},
+		places: best.Places,
 	})
 	return preemptResult{kind: endNominated, node: best.Node}
 }

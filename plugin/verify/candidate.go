@@ -8,6 +8,9 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
+// NeedsNothing reports whether the preemptor fits while all pods stay.
+func (c *Candidate) NeedsNothing() bool { return len(c.Victims)+len(c.Awaited) == 0 }
+
 // TerminatingAlone are the pods that make the room, where all of them are terminating; none otherwise.
 func (c *Candidate) TerminatingAlone() (pods []*v1.Pod) {
 	if len(c.Victims) > 0 {
@@ -55,11 +58,11 @@ func (a Awaited) OnTheWire() wire.Awaited {
 	return wire.Awaited{UID: string(a.Pod.UID), Namespace: a.Pod.Namespace, Name: a.Pod.Name, Until: &until}
 }
 
-// Candidate is a candidate that passed the scheduler's own filters. Its victims are minimal: none of
+// Candidate is a candidate, or a plan for a group, that passed the scheduler's own filters. Its victims are minimal: none of
 // them could stay. They come in the order in which they were reprieved.
 type Candidate struct {
-	Node    string
-	NodeUID types.UID
+	Node    string             // of a pod; empty for a group
+	Places  []wire.OrderMember // where the preemptor's pods were placed
 	Victims []Victim
 	Awaited []Awaited
 	// removable are the pods of the node that policy allows to be removed, by UID.

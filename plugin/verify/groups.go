@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,19 +19,6 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// GroupPlacement is a plan by which the scheduler's own algorithm placed the group.
-type GroupPlacement struct {
-	Places      []wire.OrderMember // from the algorithm's assignments
-	Victims     []Victim
-	Awaited     []Awaited
-	Terminating []*v1.Pod // are being deleted anyway, and their room is needed
-}
-
-// NeedsNothing reports whether nothing has to go for the group.
-func (g *GroupPlacement) NeedsNothing() bool {
-	return len(g.Victims)+len(g.Awaited)+len(g.Terminating) == 0
-}
-
 // Misfit is a member that the algorithm did not place on the node of its plan. Without a node the plan is of no use as it is.
 type Misfit struct {
 	Node string
@@ -43,30 +31,30 @@ func (m *Misfit) Error() string { return m.Message }
 
 // groupTrial is one trial of a plan, on the cycle's snapshot while it is changed.
 type groupTrial struct {
-	*GroupVerifier
-	minor.GroupTrial
+	dryRun
+	group   *GroupVerifier
+	session minor.GroupTrial
 	pins    *Pins
 	planned map[string]bool // the nodes of the plan
 }
 
 // GroupVerifier checks plans for a pod group in one cycle with the scheduler's own algorithm.
 type GroupVerifier struct {
-	Handle    fwk.Handle
+	Verifier  // of the member that is placed first; the cycle's state is not the group's
 	Cycle     minor.GroupCycle
-	Group     minor.Group
 	Classes   [][]*v1.Pod // the members by class, in the order in which the scheduler places them
-	Priority  int32
+	Waiting   []*v1.Pod   // all of them
 	MustPlace int
-	Now       time.Time
-	// Remover and limited are those of a verifier.
-	Remover func(orderID string, uid types.UID) string
-	Limited bool
 }
 
+// offerBackTime bounds how long planned victims are offered back in one cycle. What is not offered back leaves, as planned.
+const offerBackTime = 200 * time.Millisecond
+
 // Verify runs the scheduler's own algorithm for the group once, with every member held to its planned node, and without the planned
-// victims and what is leaving anyhow. Then it offers those back that were not needed. The snapshot and the nominations of the members
-// are as before when it returns, in any case. An error is a misfit where the plan is why.
-func (a *GroupVerifier) Verify(ctx context.Context, plan *wire.GroupPlan) (verified *GroupPlacement, err error) {
+// victims and what is leaving anyway. Then it offers those back that were not needed: first what is being deleted anyway, then what
+// violates a budget, then the most important. The snapshot and the nominations of the members are as before when it returns, in any case.
+// An error is a misfit where the plan is why.
+func (a *GroupVerifier) Verify(ctx context.Context, plan *wire.GroupPlan) (verified *Candidate, err error) {
 	held, planned, err := a.pin(plan)
 	if err != nil {
 		return nil, err
@@ -82,39 +70,33 @@ func (a *GroupVerifier) Verify(ctx context.Context, plan *wire.GroupPlan) (verif
 	}()
 	// Filters count what is nominated at the same priority: a member on the node where its mate was nominated would be refused.
 	defer a.renominate(ctx)
-	for _, pod := range a.Group.Waiting {
+	for _, pod := range a.Waiting {
 		a.Handle.DeleteNominatedPodIfExists(pod)
 	}
 
-	t := &groupTrial{GroupVerifier: a, GroupTrial: session, pins: held, planned: planned}
-	verified = &GroupPlacement{}
-	removed, err := t.removeAll(ctx, plan, verified)
+	t := &groupTrial{dryRun: dryRun{Verifier: &a.Verifier, board: session}, group: a, session: session, pins: held, planned: planned}
+	t.known = t.isKnown
+	removed, err := t.removeAll(ctx, plan)
 	if err != nil {
 		return nil, err
 	}
 	ctx = WithPins(ctx, held)
-	assignments, status := t.Place(ctx)
-	if err := t.judge(ctx, assignments, status); err != nil {
+	var status *fwk.Status
+	t.members, status = session.Place(ctx)
+	if err := t.judge(ctx, t.members, status); err != nil {
 		return nil, err
 	}
-	if err := t.offerBack(ctx, removed, assignments, verified); err != nil {
+	slices.SortStableFunc(removed, compareRemovals)
+	verified = &Candidate{}
+	if _, err := t.settle(ctx, removed, time.Now().Add(offerBackTime), verified); err != nil {
 		return nil, err
-	}
-	for _, one := range assignments {
-		node, err := t.Nodes().Get(one.Node)
-		if err != nil {
-			return nil, err
-		}
-		verified.Places = append(verified.Places, wire.OrderMember{
-			Namespace: one.Pod.Namespace, Name: one.Pod.Name, UID: string(one.Pod.UID), Node: one.Node, NodeUID: string(node.Node().UID),
-		})
 	}
 	return verified, nil
 }
 
 // pin holds members to the nodes of a plan: those of a class are equal, and take its places in the order in which they are placed.
 func (a *GroupVerifier) pin(plan *wire.GroupPlan) (*Pins, map[string]bool, error) {
-	held := &Pins{nodes: make(map[types.UID]string, len(a.Group.Waiting))}
+	held := &Pins{nodes: make(map[types.UID]string, len(a.Waiting))}
 	planned := map[string]bool{}
 	next := make([]int, len(a.Classes))
 	for _, place := range plan.Placements {
@@ -140,7 +122,7 @@ func (a *GroupVerifier) pin(plan *wire.GroupPlan) (*Pins, map[string]bool, error
 
 // renominate enters the members into the nominator as the API has them.
 func (a *GroupVerifier) renominate(ctx context.Context) {
-	for _, pod := range a.Group.Waiting {
+	for _, pod := range a.Waiting {
 		if pod.Status.NominatedNodeName == "" {
 			continue
 		}
@@ -150,65 +132,34 @@ func (a *GroupVerifier) renominate(ctx context.Context) {
 	}
 }
 
-// outgoing is what leaves together in a trial: a pod by itself, or all of a unit, with the nodes they are on.
-type outgoing struct {
-	infos   []fwk.PodInfo
-	nodes   []string
-	victims []Victim // of the plan; none where it is leaving anyhow
-	awaited *Awaited // by another order
-}
-
-// violates reports whether a budget is violated by its going.
-func (o *outgoing) violates() bool {
-	return slices.ContainsFunc(o.victims, func(v Victim) bool { return v.Violating })
-}
-
 // removeAll takes the planned victims out of the snapshot, what the plan awaits, and on the plan's nodes all that is being deleted
 // anyway. A planner's word alone makes no pod go: each is there, of lower priority, and no member.
-func (t *groupTrial) removeAll(ctx context.Context, plan *wire.GroupPlan, verified *GroupPlacement) ([]*outgoing, error) {
-	infos := map[string]map[types.UID]fwk.PodInfo{}
-	on := func(node string) map[types.UID]fwk.PodInfo {
-		if found, ok := infos[node]; ok {
-			return found
-		}
-		found := map[types.UID]fwk.PodInfo{}
-		if info, err := t.Nodes().Get(node); err == nil {
-			for _, pod := range info.GetPods() {
-				found[pod.GetPod().UID] = pod
-			}
-		}
-		infos[node] = found
-		return found
-	}
-	var removed []*outgoing
-	units := map[string]*outgoing{}
-	for _, v := range plan.Victims {
-		info := on(v.Node)[types.UID(v.UID)]
-		if info == nil {
-			return nil, &Misfit{Message: "a planned victim has left its node"}
-		}
-		if !t.mayGo(info.GetPod(), v.Rule) {
-			return nil, &Misfit{Message: "a planned victim may not be evicted for this group"}
-		}
-		if why := t.closesNothing(&v); why != nil {
+func (t *groupTrial) removeAll(ctx context.Context, plan *wire.GroupPlan) (removed []*removal, err error) {
+	there := &cluster{nodes: t.Nodes(), pods: map[string]map[types.UID]fwk.PodInfo{}}
+	removable := make([]wire.Removable, 0, len(plan.Victims))
+	for i := range plan.Victims {
+		one := &plan.Victims[i]
+		if why := t.closesNothing(one); why != nil {
 			return nil, why
 		}
-		out := units[v.Unit]
-		if v.Unit == "" || out == nil {
-			out = &outgoing{}
-			removed = append(removed, out)
-			units[v.Unit] = out
+		removable = append(removable, wire.Removable{UID: one.UID, Node: one.Node, Rule: one.Rule, Unit: one.Unit, PDBViolating: one.PDBViolating})
+	}
+	for _, block := range inUnits(removable) {
+		out, why := t.removal(block, "", there)
+		if why != "" {
+			return nil, &Misfit{Message: "a planned victim " + why}
 		}
-		out.infos, out.nodes = append(out.infos, info), append(out.nodes, v.Node)
-		out.victims = append(out.victims, Victim{Pod: info.GetPod(), Violating: v.PDBViolating, Unit: v.Unit})
-		delete(on(v.Node), types.UID(v.UID))
+		for i, info := range out.infos {
+			delete(there.on(out.nodes[i]), info.GetPod().UID)
+		}
+		removed = append(removed, out)
 	}
 	awaited := map[types.UID]string{}
 	for _, one := range plan.Awaited {
 		awaited[types.UID(one.UID)] = t.Remover(one.OrderID, types.UID(one.UID))
 	}
 	for node := range t.planned {
-		for uid, info := range on(node) {
+		for uid, info := range there.on(node) {
 			if out := t.leaving(info, node, awaited[uid]); out != nil {
 				removed = append(removed, out)
 			}
@@ -221,46 +172,11 @@ func (t *groupTrial) removeAll(ctx context.Context, plan *wire.GroupPlan, verifi
 	}
 	removed = append(removed, elsewhere...)
 	for _, out := range removed {
-		for i, info := range out.infos {
-			if err := t.Remove(ctx, info.GetPod(), out.nodes[i]); err != nil {
-				return nil, fmt.Errorf("remove pod %s from the snapshot: %w", info.GetPod().Name, err)
-			}
+		if err := t.take(ctx, out, nil); err != nil {
+			return nil, fmt.Errorf("remove pod %s from the snapshot: %w", out.infos[0].GetPod().Name, err)
 		}
 	}
 	return removed, nil
-}
-
-// leaving returns a pod that goes without the group's order; nil for one that stays. `orderID`: of the order that removes it.
-func (t *groupTrial) leaving(info fwk.PodInfo, node, orderID string) *outgoing {
-	pod := info.GetPod()
-	out := &outgoing{infos: []fwk.PodInfo{info}, nodes: []string{node}}
-	switch {
-	case terminating(pod, t.Now) && !t.isOwn(pod):
-	case orderID != "":
-		out.awaited = &Awaited{Pod: pod, OrderID: orderID}
-	default:
-		return nil
-	}
-	return out
-}
-
-// mayGo is the plugin's own check of a rule that the planner names; see verifier.mayRemove.
-func (t *groupTrial) mayGo(pod *v1.Pod, rule string) bool {
-	if overdue(pod, t.Now) {
-		return false
-	}
-	switch rule {
-	case RuleLowerPriority:
-		return corev1helpers.PodPriority(pod) < t.Priority
-	case ruleLowerGroupPriority:
-		return minor.InGroup(pod) && !t.isOwn(pod)
-	}
-	return false
-}
-
-// isOwn reports whether a pod is a member of the group itself.
-func (t *groupTrial) isOwn(pod *v1.Pod) bool {
-	return pod.Namespace == t.Group.Namespace && minor.GroupName(pod) == t.Group.Name
 }
 
 // judge finds out whether the group was placed, and else which member was not: the first one that has a node by the plan and got
@@ -276,16 +192,103 @@ func (t *groupTrial) judge(ctx context.Context, assignments []minor.Assignment, 
 	if ctx.Err() != nil {
 		return fmt.Errorf("the group was not placed in time: %w", ctx.Err())
 	}
-	if status.IsSuccess() && len(placed) >= t.MustPlace {
+	if status.IsSuccess() && len(placed) >= t.group.MustPlace {
 		return nil
 	}
 	if !status.IsSuccess() && !status.IsRejected() {
 		return fmt.Errorf("place the group: %w", status.AsError())
 	}
-	for _, pod := range t.Group.Waiting {
+	for _, pod := range t.group.Waiting {
 		if node := t.pins.nodes[pod.UID]; node != "" && !placed[pod.UID] {
 			return &Misfit{Node: node, Failure: Failure{Cause: CauseFilters}, Message: fmt.Sprintf("a member does not pass the scheduler's filters on node %s without the planned victims", node)}
 		}
 	}
 	return &Misfit{Message: "the scheduler does not place the group as planned: " + status.Message()}
+}
+
+// isKnown reports whether the group is placed with what was put back there. The members' states do not tell where PreFilter left a
+// plugin out for what was gone then, as InterPodAffinity is without a pod whose anti-affinity is against them: only there the
+// algorithm is run once more. O(classes · PreFilter).
+func (t *groupTrial) isKnown(ctx context.Context) (bool, error) {
+	for _, class := range t.group.Classes {
+		at := slices.IndexFunc(t.members, func(one minor.Assignment) bool {
+			return slices.ContainsFunc(class, func(pod *v1.Pod) bool { return pod.UID == one.Pod.UID })
+		})
+		if at < 0 {
+			continue
+		}
+		one := t.members[at]
+		state, _, status := t.group.Cycle.Filters(WithPins(ctx, &Pins{Probe: true}), one.Pod)
+		if status.IsSuccess() && state.GetSkipFilterPlugins().IsSuperset(one.State.GetSkipFilterPlugins()) {
+			continue
+		}
+		again, status := t.session.Place(ctx)
+		err := t.judge(ctx, again, status)
+		if why := (*Misfit)(nil); errors.As(err, &why) {
+			return false, nil
+		}
+		return err == nil, err
+	}
+	return true, nil
+}
+
+// compareRemovals orders what is offered back.
+func compareRemovals(a, b *removal) int {
+	pa, pb := a.infos[0].GetPod(), b.infos[0].GetPod()
+	return cmp.Or(
+		first(len(a.victims) == 0, len(b.victims) == 0), first(a.violates(), b.violates()),
+		cmp.Compare(corev1helpers.PodPriority(pb), corev1helpers.PodPriority(pa)), cmp.Compare(pa.UID, pb.UID),
+	)
+}
+
+// closesNothing returns why a victim that goes by itself may not; nil where it may. One on a node of no member goes for a domain, in which
+// its node is, and one of the plan's.
+func (t *groupTrial) closesNothing(v *wire.GroupVictim) error {
+	if v.Unit != "" || t.planned[v.Node] && v.Closes == nil {
+		return nil
+	}
+	if v.Closes == nil || !t.isIn(v.Node, v.Closes) {
+		return &Misfit{Message: "a planned victim is on a node without members, and in no domain that it keeps closed"}
+	}
+	for node := range t.planned {
+		if t.isIn(node, v.Closes) {
+			return nil
+		}
+	}
+	return &Misfit{Message: "a planned victim keeps a domain closed to which no member comes"}
+}
+
+// awaitedElsewhere returns awaited pods that leave and run on none of the plan's nodes: they keep a domain closed, as victims may.
+// `awaited`: the order that removes each, empty for what is terminating. O(all pods) where there are any.
+func (t *groupTrial) awaitedElsewhere(awaited map[types.UID]string) ([]*removal, error) {
+	if len(awaited) == 0 {
+		return nil, nil
+	}
+	nodes, err := t.Nodes().List()
+	if err != nil {
+		return nil, err
+	}
+	var found []*removal
+	for _, node := range nodes {
+		for _, info := range node.GetPods() {
+			orderID, told := awaited[info.GetPod().UID]
+			if !told {
+				continue
+			}
+			if out := t.leaving(info, node.Node().Name, orderID); out != nil {
+				found = append(found, out)
+			}
+		}
+	}
+	return found, nil
+}
+
+// isIn reports whether a node is in a domain.
+func (t *groupTrial) isIn(name string, domain *wire.ClosedDomain) bool {
+	info, err := t.Nodes().Get(name)
+	if err != nil {
+		return false
+	}
+	value, labelled := info.Node().Labels[domain.Key]
+	return labelled && value == domain.Value
 }

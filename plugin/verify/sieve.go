@@ -33,21 +33,24 @@ func (v *Verifier) Sieve(ctx context.Context, nodes []fwk.NodeInfo, leaving map[
 // withoutAll says why the filters reject the pod on a node without every pod that might go; any other cause than theirs says nothing.
 func (v *Verifier) withoutAll(ctx context.Context, node fwk.NodeInfo, leaving map[string]bool) (why Failure) {
 	defer goroutines.RecoverPanic(ctx, "post_filter", func() { why = Failure{Cause: CauseError} })
-	dry := dryRun{Verifier: v, node: node.Snapshot(), state: v.State.Clone()}
+	dry, out := v.trialOn(node), &removal{}
 	for _, info := range node.GetPods() {
 		pod := info.GetPod()
 		if minor.InGroup(pod) {
 			return Failure{} // pods of its group on other nodes may go with it
 		}
-		lower := corev1helpers.PodPriority(pod) < corev1helpers.PodPriority(v.Pod)
-		if (lower || leaving[string(pod.UID)] || terminating(pod, v.Now)) && !dry.remove(ctx, info) {
-			return Failure{Cause: CauseError}
+		if corev1helpers.PodPriority(pod) < corev1helpers.PodPriority(v.Pod) || leaving[string(pod.UID)] || terminating(pod, v.Now) {
+			out.infos, out.nodes = append(out.infos, info), append(out.nodes, node.Node().Name)
 		}
 	}
-	if dry.fits(ctx) {
+	if err := dry.take(ctx, out, dry.members); err != nil {
+		return Failure{Cause: CauseError}
+	}
+	rejected, err := dry.fit(ctx, dry.members)
+	if err == nil && rejected == nil {
 		return Failure{}
 	}
-	if why = dry.failure(ctx); slices.Contains(wideFilters, why.Plugin) {
+	if why = failureOf(ctx, rejected); slices.Contains(wideFilters, why.Plugin) {
 		return Failure{}
 	}
 	return why

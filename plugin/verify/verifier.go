@@ -1,6 +1,6 @@
 // Package verify holds what a planner proposes to the scheduler's own filters. A Verifier checks candidates for a pod on copies of
-// their nodes, a GroupVerifier a plan for a pod group on the cycle's snapshot, by one algorithm: remove what is planned, see that all
-// fit, give back what need not go. A planner's word alone makes no pod go. What failed is remembered by class of pods, and what
+// their nodes, a GroupVerifier a plan for a pod group on the cycle's snapshot, by one trial: take out what is planned, see that all
+// members fit, give back what need not leave. A planner's word alone makes no pod go. What failed is remembered by class of pods, and what
 // verification may cost the scheduling thread is bounded. It knows no clock but the time that callers pass in, no NATS and no API server.
 package verify
 
@@ -98,48 +98,40 @@ func (v *Verifier) Verify(ctx context.Context, reply *wire.PlanReply, potential 
 // first. Where the candidate does not stand it is nil, and the failure says why.
 func (v *Verifier) Check(ctx context.Context, candidate wire.Candidate, all bool) (result *Candidate, why Failure) {
 	defer goroutines.RecoverPanic(ctx, "post_filter", func() { result, why = nil, Failure{Cause: CauseError} })
-	original, err := v.Handle.SnapshotSharedLister().NodeInfos().Get(candidate.Node)
+	nodes := v.Handle.SnapshotSharedLister().NodeInfos()
+	original, err := nodes.Get(candidate.Node)
 	if err != nil || original.Node() == nil {
 		return nil, Failure{Cause: CauseNodeGone}
 	}
-	dry := dryRun{Verifier: v, node: original.Snapshot(), state: v.State.Clone()}
-	result = &Candidate{
-		Node:      candidate.Node,
-		NodeUID:   original.Node().UID,
-		removable: map[types.UID]Victim{},
-	}
-	present := make(map[types.UID]fwk.PodInfo, len(original.GetPods()))
-	for _, info := range original.GetPods() {
-		present[info.GetPod().UID] = info
-	}
+	dry := v.trialOn(original)
+	there := &cluster{nodes: nodes, pods: map[string]map[types.UID]fwk.PodInfo{}}
+	result = &Candidate{Node: candidate.Node, removable: map[types.UID]Victim{}}
 
 	unordered := false
 	for _, awaited := range candidate.Awaited {
-		info, ok := present[types.UID(awaited.UID)]
+		info, ok := there.on(candidate.Node)[types.UID(awaited.UID)]
 		if !ok {
 			continue
 		}
-		one := Awaited{Pod: info.GetPod()}
-		if !terminating(one.Pod, v.Now) {
-			if one.OrderID = v.Remover(awaited.OrderID, one.Pod.UID); one.OrderID == "" {
-				unordered = true // it stays, and the preemptor may fit beside it
-				continue
-			}
+		out := v.leaving(info, candidate.Node, v.Remover(awaited.OrderID, info.GetPod().UID))
+		if out == nil {
+			unordered = true // it stays, and the preemptor may fit beside it
+			continue
 		}
-		if !dry.remove(ctx, info) {
-			return nil, dry.failure(ctx)
+		if err := dry.take(ctx, out, dry.members); err != nil {
+			return nil, failureOf(ctx, nil)
 		}
-		result.Awaited = append(result.Awaited, one)
+		dry.goes(result, out)
 	}
 
-	var removed []removal
-	plannedCount := 0
+	var removed []*removal
+	plannedCount, plannedAwaited := 0, len(result.Awaited)
 	for _, block := range byViolation(candidate.Removable) {
 		if block[0].Victim {
 			plannedCount += len(block)
 		}
-		together, ok := v.removal(block, candidate.Node, present)
-		if !ok {
+		together, why := v.removal(block, candidate.Node, there)
+		if why != "" {
 			continue
 		}
 		for _, one := range together.victims {
@@ -148,8 +140,8 @@ func (v *Verifier) Check(ctx context.Context, candidate wire.Candidate, all bool
 		if !all && !block[0].Victim {
 			continue
 		}
-		if !dry.removeAll(ctx, together) {
-			return nil, dry.failure(ctx)
+		if err := dry.take(ctx, together, dry.members); err != nil {
+			return nil, failureOf(ctx, nil)
 		}
 		removed = append(removed, together)
 	}
@@ -157,40 +149,17 @@ func (v *Verifier) Check(ctx context.Context, candidate wire.Candidate, all bool
 	if len(removed)+len(result.Awaited) == 0 {
 		return nil, Failure{Cause: CauseNothing}
 	}
-	if !dry.fits(ctx) {
-		if unordered {
-			return nil, Failure{Cause: CauseAwaited}
-		}
-		return nil, dry.failure(ctx)
+	switch rejected, err := dry.fit(ctx, dry.members); {
+	case err == nil && rejected == nil:
+	case unordered:
+		return nil, Failure{Cause: CauseAwaited}
+	default:
+		return nil, failureOf(ctx, rejected)
 	}
-	var going []removal
-	for _, together := range removed {
-		stays, ok := dry.reprieve(ctx, together)
-		if !ok {
-			return nil, dry.failure(ctx)
-		}
-		if !stays {
-			going = append(going, together)
-		}
+	if judged, err := dry.settle(ctx, removed, time.Time{}, result); err != nil || !judged {
+		return nil, failureOf(ctx, nil)
 	}
-	if !v.Limited && dry.fitsBeside(ctx, going) {
-		for _, together := range going {
-			for i := range together.victims {
-				together.victims[i].Apart = together.nodes[i] != nil
-			}
-		}
-	}
-	plannedAwaited := len(result.Awaited)
-	for _, together := range going {
-		for _, one := range together.victims {
-			if terminating(one.Pod, v.Now) { // since the plan was made
-				result.Awaited = append(result.Awaited, Awaited{Pod: one.Pod})
-			} else {
-				result.Victims = append(result.Victims, one)
-			}
-		}
-	}
-	if len(result.Victims)+len(result.Awaited) == 0 {
+	if result.NeedsNothing() {
 		return nil, Failure{Cause: CauseNoNeed}
 	}
 	if candidate.MaxVictims > 0 && int64(len(result.Victims)) > candidate.MaxVictims {
@@ -198,6 +167,26 @@ func (v *Verifier) Check(ctx context.Context, candidate wire.Candidate, all bool
 	}
 	result.AsPlanned = !all && len(result.Victims)+len(result.Awaited)-plannedAwaited == plannedCount
 	return result, Failure{}
+}
+
+// trialOn is a trial on a copy of a node and of the cycle's state.
+func (v *Verifier) trialOn(node fwk.NodeInfo) *dryRun {
+	return &dryRun{
+		Verifier: v, board: &nodeCopy{v.Handle.SnapshotSharedLister().NodeInfos(), node.Snapshot()},
+		members: []minor.Assignment{{Pod: v.Pod, Node: node.Node().Name, State: v.State.Clone()}},
+	}
+}
+
+// failureOf says why a step failed, by what the filters answered if that was why. What they answer while the context ends says nothing of
+// the node.
+func failureOf(ctx context.Context, rejected *fwk.Status) Failure {
+	switch {
+	case ctx.Err() != nil:
+		return Failure{Cause: CauseUnfinished}
+	case rejected.IsRejected():
+		return Failure{Cause: CauseFilters, Plugin: rejected.Plugin()}
+	}
+	return Failure{Cause: CauseError}
 }
 
 // mayRemove is the plugin's own check of a rule that the planner names. A rule it does not know allows
@@ -211,9 +200,9 @@ func (v *Verifier) mayRemove(pod *v1.Pod, rule, node string) bool {
 		return corev1helpers.PodPriority(pod) < corev1helpers.PodPriority(v.Pod)
 	case ruleLowerGroupPriority:
 		// The scheduler's own priority of the pod does not count; an evictor reads that of the group.
-		return minor.InGroup(pod)
+		return minor.InGroup(pod) && !v.isOwn(pod)
 	case RuleDaemonSetSingle, RuleDaemonSetMultiple:
-		return DaemonSetNode(v.Pod) == node && !ofDaemonSet(pod) && mayDisplace(v.Pod, pod, node)
+		return node != "" && DaemonSetNode(v.Pod) == node && !ofDaemonSet(pod) && mayDisplace(v.Pod, pod, node)
 	}
 	return false
 }
@@ -221,58 +210,21 @@ func (v *Verifier) mayRemove(pod *v1.Pod, rule, node string) bool {
 // byViolation returns removals, a pod by itself or all of a unit: those that violate a budget first, otherwise in the
 // planner's order.
 func byViolation(removable []wire.Removable) [][]wire.Removable {
-	var blocks [][]wire.Removable
-	for first := 0; first < len(removable); {
-		last := first + 1
-		for removable[first].Unit != "" && last < len(removable) && removable[last].Unit == removable[first].Unit {
-			last++
-		}
-		blocks = append(blocks, removable[first:last])
-		first = last
-	}
+	blocks := inUnits(removable)
 	violates := func(block []wire.Removable) bool {
 		return slices.ContainsFunc(block, func(r wire.Removable) bool { return r.PDBViolating })
 	}
-	slices.SortStableFunc(blocks, func(a, b []wire.Removable) int {
-		switch {
-		case violates(a) == violates(b):
-			return 0
-		case violates(a):
-			return -1
-		}
-		return 1
-	})
+	slices.SortStableFunc(blocks, func(a, b []wire.Removable) int { return first(violates(a), violates(b)) })
 	return blocks
 }
 
-// removal finds the pods of a block. ok is false where one of them is not there or may not go: then none does.
-func (v *Verifier) removal(block []wire.Removable, node string, present map[types.UID]fwk.PodInfo) (together removal, ok bool) {
-	for _, removable := range block {
-		info, remote := present[types.UID(removable.UID)], fwk.NodeInfo(nil)
-		if removable.Unit != "" && removable.Node != "" && removable.Node != node {
-			info, remote = v.find(removable)
-		}
-		if info == nil || !v.mayRemove(info.GetPod(), removable.Rule, node) {
-			return removal{}, false
-		}
-		together.victims = append(together.victims, Victim{
-			Pod: info.GetPod(), Violating: removable.PDBViolating, Unit: removable.Unit, LostWork: removable.LostWork,
-		})
-		together.infos, together.nodes = append(together.infos, info), append(together.nodes, remote)
+// first compares by what comes first.
+func first(yes, other bool) int {
+	switch {
+	case yes == other:
+		return 0
+	case yes:
+		return -1
 	}
-	return together, true
-}
-
-// find returns a pod that runs on another node than the candidate, and that node.
-func (v *Verifier) find(removable wire.Removable) (fwk.PodInfo, fwk.NodeInfo) {
-	node, err := v.Handle.SnapshotSharedLister().NodeInfos().Get(removable.Node)
-	if err != nil {
-		return nil, nil
-	}
-	for _, info := range node.GetPods() {
-		if info.GetPod().UID == types.UID(removable.UID) {
-			return info, node
-		}
-	}
-	return nil, nil
+	return 1
 }
