@@ -21,6 +21,7 @@ import (
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/tracing"
+	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -108,7 +109,7 @@ func (pl *MakeWay) startPrefetch(state fwk.CycleState, pod *v1.Pod) {
 		return
 	}
 	all := pl.handle.SnapshotSharedLister().NodeInfos()
-	nodes = nodes.Without(namesOf(pl.failedBefore(pod, all)), all)
+	nodes = nodes.Without(namesOf(pl.failedBefore(func() string { return verify.ClassOf(pod) })), all)
 	if nodes.Count == 0 {
 		return
 	}

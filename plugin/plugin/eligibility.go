@@ -6,53 +6,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/memory"
-	"makeway.dev/makeway/plugin/orders"
-	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
-
-// ineligiblePod returns why a pod may not preempt now, without asking the planner; nil where it may.
-func (p *preemptor) ineligiblePod(pod *v1.Pod, statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister) *preemptResult {
-	looked := p.engine.memory.Retries.Now()
-	if p.mode == wire.ModeOff {
-		return p.modeHeld(looked, endOff, "mode off")
-	}
-	if ended := excluded(pod); ended != nil {
-		switch {
-		case ended.kind == endPodGroup && p.engine.control.HoldsGroups():
-			return &preemptResult{kind: endGroupHeld, message: "groups.preemptors of the policy is hold: nothing is evicted for pods of a scheduling group"}
-		case ended.kind != endNever:
-			return p.modeHeld(looked, ended.kind, ended.message)
-		}
-		return ended
-	}
-
-	cycle := orders.FailedCycle{
-		StillThere: func(node string, uid types.UID) bool { return holds(nodes, node, uid) },
-		Unresolvable: func(node string) bool {
-			_, err := nodes.Get(node)
-			return err != nil || statuses.Get(node).Code() == fwk.UnschedulableAndUnresolvable
-		},
-		Beside: p.nominatedBeside(),
-	}
-	p.engine.inflight.NominatedTo(pod.UID, pod.Status.NominatedNodeName)
-	switch why, orderID, node := p.engine.inflight.Refuse(pod.UID, p.engine.clock.Now(), cycle); why {
-	case orders.RefusedInFlight:
-		return &preemptResult{kind: endInFlight, message: fmt.Sprintf("order %s for this pod on node %s is in flight", orderID, node)}
-	case orders.RefusedLeaving:
-		return &preemptResult{kind: endLeaving, node: node, message: fmt.Sprintf("victims of order %s are still leaving node %s", orderID, node)}
-	case orders.RefusedBeside:
-		return &preemptResult{kind: endLeaving, node: node, message: fmt.Sprintf("order %s made room on node %s; %s", orderID, node, leavingBeside)}
-	}
-	return p.waitsForOthersVictims(func(node string) bool { return statuses.Get(node).Code() != fwk.UnschedulableAndUnresolvable })
-}
-
-// leavingBeside is why a preemptor waits whose room is there: kube-scheduler's filters count in the pods that are nominated beside it.
-const leavingBeside = "victims of pods that are nominated beside it are still leaving"
 
 // excluded ends what is not to be planned for whatever the cluster is like.
 func excluded(pod *v1.Pod) *preemptResult {
@@ -72,41 +30,9 @@ func neverPreempts(pod *v1.Pod) bool {
 	return pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever
 }
 
-// holds reports whether the cycle's snapshot has a pod on a node.
-func holds(nodes fwk.NodeInfoLister, node string, uid types.UID) bool {
-	info, err := nodes.Get(node)
-	if err != nil {
-		return false
-	}
-	for _, pod := range info.GetPods() {
-		if pod.GetPod().UID == uid {
-			return true
-		}
-	}
-	return false
-}
-
-// failedBefore returns the nodes that failed verification for pods of a pod's class and have not changed since.
-func (pl *MakeWay) failedBefore(pod *v1.Pod, nodes fwk.NodeInfoLister) map[string]verify.Failure {
-	memory, now := pl.engine.verified.failures, pl.engine.clock.Now()
-	if memory.IsEmpty(now) {
-		return map[string]verify.Failure{}
-	}
-	return memory.Of(now, verify.ClassOf(pod), func(node string) (int64, bool) { return generationOf(nodes, node) })
-}
-
 // remembers reports whether an earlier attempt may change a pod's next plan.
 func (e *engine) remembers(pod types.UID) bool {
 	return e.inflight.Has(pod) || e.planner.LatePods.Keeps(pod) || e.verified.samples.Full(e.clock.Now(), pod)
-}
-
-// generationOf is that of the scheduler's view of a node: any change of the node or its pods makes another.
-func generationOf(nodes fwk.NodeInfoLister, node string) (generation int64, ok bool) {
-	info, err := nodes.Get(node)
-	if err != nil {
-		return 0, false
-	}
-	return info.GetGeneration(), true
 }
 
 // classesAwaited is how long after the start pods wait for PriorityClasses to be read; where they may not be listed,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,7 +17,6 @@ import (
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
-	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queues"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
@@ -37,56 +37,60 @@ const reasonPlacesNotFound = "PlacesNotFound"
 // groupAttempt is one group's preemption in one cycle.
 type groupAttempt struct {
 	*preemptor
-	cycle     minor.GroupCycle
-	group     minor.Group
-	priority  int32
-	mustPlace int
-	classes   []*ask.Class
-	leftOut   []map[string]bool // by class: nodes where the scheduler's filters refused a member
-	inquirer  *inquirer[wire.GroupPlanReply]
+	cycle    minor.GroupCycle
+	of       minor.Group
+	classes  []*ask.Class
+	leftOut  []map[string]bool // by class: nodes where the scheduler's filters refused a member
+	inquirer *inquirer[wire.GroupPlanReply]
 }
 
 // preemptForGroup decides about one pod group that does not fit, as PostFilter does about a pod. What each ending means is in
 // status.go. With Success it returns the nodes that members are nominated to.
 func (pl *MakeWay) preemptForGroup(ctx context.Context, cycle minor.GroupCycle) (nodes map[types.NamespacedName]string, status *fwk.Status) {
-	start := time.Now()
-	panicked := preemptResult{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
-	end, without, again := panicked, notFound, false
-	defer func() {
-		groupAttemptsTotal.WithLabelValues(string(end.kind)).Inc()
-		groupPostFilterDuration.Observe(time.Since(start).Seconds())
-		switch status = end.groupStatus(); {
-		case status.Code() == fwk.Unschedulable && again:
-			status = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: "+end.message+"; another plan is made")
-		case status.Code() == fwk.Unschedulable:
-			status = without.status(end)
+	again := false
+	end, without := pl.try(ctx, groupAttemptsTotal, groupPostFilterDuration, func(without *unplanned) (end preemptResult) {
+		group := cycle.Group()
+		if len(group.Waiting) == 0 {
+			*without = leftToOthers
+			return preemptResult{kind: endError, message: "no member of the group waits"}
 		}
-		if !status.IsSuccess() {
-			nodes = nil
-		}
-	}()
-	// The scheduler itself would end by a panic here.
-	defer goroutines.RecoverPanic(ctx, "post_filter", func() { end = panicked })
-	group := cycle.Group()
-	if len(group.Waiting) == 0 {
-		end, without = preemptResult{kind: endError, message: "no member of the group waits"}, leftToOthers
-		return nil, nil
+		a := pl.groupAttempt(cycle, group)
+		*without = pl.withoutPlan(group.Namespace, a.group.Priority)
+		end, nodes = a.preempt(ctx)
+		a.clearUnfounded(end)
+		a.attempted(end)
+		again = end.kind == endUnfinished && pl.engine.memory.Retries.Unplanned(group.Waiting[0].UID) < plansBeforeOthers
+		return end
+	})
+	switch status = end.groupStatus(); {
+	case status.Code() == fwk.Unschedulable && again:
+		status = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: "+end.message+"; another plan is made")
+	case status.Code() == fwk.Unschedulable:
+		status = without.status(end)
 	}
-	without = pl.withoutPlan(group.Namespace, priorityOf(group))
-	p := &preemptor{MakeWay: pl, uid: group.UID, pods: group.Waiting, mode: pl.mode(group.Waiting[0])}
-	a := &groupAttempt{preemptor: p, cycle: cycle, group: group, priority: priorityOf(group), mustPlace: mustPlaceOf(group)}
-	end, nodes = a.preempt(ctx)
-	a.clearUnfounded(end)
-	a.attempted(end)
-	again = end.kind == endUnfinished && pl.engine.memory.Retries.Unplanned(group.Waiting[0].UID) < plansBeforeOthers
-	return nodes, nil // end says it
+	if !status.IsSuccess() {
+		nodes = nil
+	}
+	return nodes, status
+}
+
+// groupAttempt is an attempt for the members that wait, whose priority kube-scheduler sees to be the group's. Of those so many have to get
+// a node as a gang's minCount lacks, and one at least.
+func (pl *MakeWay) groupAttempt(cycle minor.GroupCycle, group minor.Group) *groupAttempt {
+	first := group.Waiting[0]
+	ordered := &wire.OrderedGroup{
+		Namespace: group.Namespace, Name: group.Name, UID: string(group.UID), Priority: corev1helpers.PodPriority(first), SchedulerName: first.Spec.SchedulerName,
+		MustPlace: int64(max(1, group.MinCount-len(group.Placed))), MinCount: int64(group.MinCount),
+	}
+	p := &preemptor{MakeWay: pl, uid: group.UID, pods: group.Waiting, group: ordered, mode: pl.mode(first)}
+	return &groupAttempt{preemptor: p, cycle: cycle, of: group}
 }
 
 // preempt asks the planner and verifies within bounds of time, and writes nothing: the order is committed outside the cycle.
 func (a *groupAttempt) preempt(ctx context.Context) (result preemptResult, nodes map[types.NamespacedName]string) {
 	// 1) Ensure the group may preempt: it has no order in flight, and no victims are leaving for it.
-	if end, nodes := a.ineligible(); end != nil {
-		return *end, nodes
+	if end, ordered := a.ineligible(a.excluded(), func(string) bool { return false }); end != nil {
+		return *end, a.nominations(ordered)
 	}
 
 	// 2) Ensure that neither its PriorityClass lets it wait for nodes first, nor orders are held back.
@@ -102,15 +106,15 @@ func (a *groupAttempt) preempt(ctx context.Context) (result preemptResult, nodes
 	}
 
 	planner := a.engine.planner
-	ctx, a.span = a.engine.goOn(ctx, planner.LateGroups.Span(a.group.UID), klog.KRef(a.group.Namespace, a.group.Name), a.group.UID)
+	ctx, a.span = a.engine.goOn(ctx, planner.LateGroups.Span(a.uid), klog.KRef(a.of.Namespace, a.of.Name), a.uid)
 	defer func() { endAttempt(a.span, result, a.inquirer != nil && a.inquirer.kept) }()
 
 	if a.mode == wire.ModeObserve {
 		return *observe(a.preemptor, a.exchange), nil
 	}
 
-	a.inquirer = waitFor(a.engine, planner.LateGroups, planner.Groups, a.group.UID, a.one(), groupPlanOf(a.classes, a.mode),
-		a.groupBegan.since(a.group.Namespace+"/"+a.group.Name), min(ask.MostGroupWait, a.args.GroupPlanTimeout.Duration))
+	a.inquirer = waitFor(a.engine, planner.LateGroups, planner.Groups, a.uid, a.one(), groupPlanOf(a.classes, a.mode),
+		a.groupBegan.since(a.of.Namespace+"/"+a.of.Name), min(ask.MostGroupWait, a.args.GroupPlanTimeout.Duration))
 	a.inquirer.span = a.span
 
 	// 4) Ask for a plan, and have the scheduler place the group by it; once more without the node where that fails.
@@ -120,65 +124,30 @@ func (a *groupAttempt) preempt(ctx context.Context) (result preemptResult, nodes
 	}
 
 	// 5) Nominate the members; the order is committed outside the cycle.
-	return a.nominate(verified, reply), a.nominations(verified)
+	a.engine.verified.failures.Forget(string(a.uid))
+	return a.nominate(verified, planID{reply.RequestID, reply.DecisionID, reply.Offer}), a.placements(verified)
 }
 
-// ineligible returns why a group may not preempt now, without asking the planner; nil where it may. Where its victims are on their
-// way, its nominations stand.
-func (a *groupAttempt) ineligible() (*preemptResult, map[types.NamespacedName]string) {
-	e := a.engine
-	looked := e.memory.Retries.Now()
+// excluded ends what is not planned for whatever the cluster is like.
+func (a *groupAttempt) excluded() *preemptResult {
 	switch {
-	case a.mode == wire.ModeOff:
-		return a.modeHeld(looked, endOff, "mode off"), nil
-	case e.control.HoldsGroups():
-		return &preemptResult{kind: endGroupHeld, message: "groups.preemptors of the policy is hold: nothing is evicted for pod groups"}, nil
-	case a.group.Composite:
-		return a.modeHeld(looked, endPodGroup, "composite pod groups have no plan"), nil
-	case a.group.NeverPreempts:
-		return &preemptResult{kind: endNever, message: "not eligible due to preemptionPolicy=Never"}, nil
+	case a.of.Composite:
+		return &preemptResult{kind: endPodGroup, message: "composite pod groups have no plan"}
+	case a.of.NeverPreempts:
+		return &preemptResult{kind: endNever, message: "not eligible due to preemptionPolicy=Never"}
 	}
-	cycle := orders.FailedCycle{StillThere: a.stillThere(), Unresolvable: func(string) bool { return false }, Beside: a.nominatedBeside()}
-	switch why, orderID, _ := e.inflight.Refuse(a.group.UID, e.clock.Now(), cycle); why {
-	case orders.RefusedInFlight:
-		return &preemptResult{kind: endInFlight, message: fmt.Sprintf("order %s for this group is in flight", orderID)}, a.ordered()
-	case orders.RefusedLeaving:
-		return &preemptResult{kind: endLeaving, message: fmt.Sprintf("victims of order %s are still leaving", orderID)}, a.ordered()
-	case orders.RefusedBeside:
-		return &preemptResult{kind: endLeaving, message: fmt.Sprintf("order %s made room; %s", orderID, leavingBeside)}, a.ordered()
-	}
-	return a.waitsForOthersVictims(func(string) bool { return true }), a.nominated()
+	return nil
 }
 
-// stillThere reports whether the cycle's snapshot has a pod, on whichever node. The snapshot is walked once, when first asked.
-func (a *groupAttempt) stillThere() func(node string, uid types.UID) bool {
-	var there map[types.UID]bool
-	return func(_ string, uid types.UID) bool {
-		if there == nil {
-			there = map[types.UID]bool{}
-			nodes, _ := a.handle.SnapshotSharedLister().NodeInfos().List()
-			for _, node := range nodes {
-				for _, pod := range node.GetPods() {
-					there[pod.GetPod().UID] = true
-				}
-			}
+// nominations are those of the group's order, or else those that the API shows.
+func (a *groupAttempt) nominations(ordered bool) map[types.NamespacedName]string {
+	nodes := map[types.NamespacedName]string{}
+	if ordered {
+		for _, place := range a.engine.inflight.PlacesOf(a.uid) {
+			nodes[types.NamespacedName{Namespace: place.Namespace, Name: place.Name}] = place.Node
 		}
-		return there[uid]
+		return nodes
 	}
-}
-
-// ordered are the nominations of the group's order.
-func (a *groupAttempt) ordered() map[types.NamespacedName]string {
-	nodes := map[types.NamespacedName]string{}
-	for _, place := range a.engine.inflight.PlacesOf(a.group.UID) {
-		nodes[types.NamespacedName{Namespace: place.Namespace, Name: place.Name}] = place.Node
-	}
-	return nodes
-}
-
-// nominated are the nominations that the API shows.
-func (a *groupAttempt) nominated() map[types.NamespacedName]string {
-	nodes := map[types.NamespacedName]string{}
 	for _, pod := range a.pods {
 		if node := pod.Status.NominatedNodeName; node != "" {
 			nodes[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = node
@@ -193,27 +162,22 @@ func (a *groupAttempt) classify(ctx context.Context) *preemptResult {
 	if a.classes, err = ask.Classes(a.pods, queues.QueueLabels(), a.engine.cluster.claims.Reach); err != nil {
 		return a.later(endTooLarge, err.Error())
 	}
-	if len(a.group.Topology) > wire.MostTopologyKeys {
-		return a.later(endTooLarge, fmt.Sprintf("the group names %d topology keys, at most %d are planned for", len(a.group.Topology), wire.MostTopologyKeys))
+	if len(a.of.Topology) > wire.MostTopologyKeys {
+		return a.later(endTooLarge, fmt.Sprintf("the group names %d topology keys, at most %d are planned for", len(a.of.Topology), wire.MostTopologyKeys))
 	}
 	if err := a.findNodes(ctx, a.cycle, a.classes); err != nil {
 		return a.later(endError, err.Error())
 	}
-	nodes := a.handle.SnapshotSharedLister().NodeInfos()
-	failed := a.engine.verified.failures.Of(a.engine.clock.Now(), string(a.group.UID), func(node string) (int64, bool) { return generationOf(nodes, node) })
-	hosts := 0
+	failed, hosts := namesOf(a.failedBefore(func() string { return string(a.uid) })), 0
 	a.leftOut = make([]map[string]bool, len(a.classes))
 	for i, class := range a.classes {
-		a.leftOut[i] = map[string]bool{}
-		for node := range failed {
-			a.leftOut[i][node] = true
-		}
+		a.leftOut[i] = maps.Clone(failed)
 		if class.Potential.Count > 0 {
 			hosts += len(class.Pods)
 		}
 	}
-	if hosts < a.mustPlace {
-		return &preemptResult{kind: endHopeless, message: fmt.Sprintf("preemption would not help: %d members must be placed, and for %d there is a node where removing pods may help", a.mustPlace, hosts)}
+	if int64(hosts) < a.group.MustPlace {
+		return &preemptResult{kind: endHopeless, message: fmt.Sprintf("preemption would not help: %d members must be placed, and for %d there is a node where removing pods may help", a.group.MustPlace, hosts)}
 	}
 	return nil
 }
@@ -255,7 +219,7 @@ func (a *groupAttempt) verify(ctx context.Context, plan *wire.GroupPlan) (*verif
 		Verifier: verify.Verifier{
 			Handle: a.handle, Pod: a.pods[0], Now: a.engine.clock.Now(), Remover: a.engine.inflight.Remover, Limited: slices.ContainsFunc(a.pods, a.engine.gate.HasMax),
 		},
-		Cycle: a.cycle, Waiting: a.pods, MustPlace: a.mustPlace,
+		Cycle: a.cycle, Waiting: a.pods, MustPlace: int(a.group.MustPlace),
 	}
 	for _, class := range a.classes {
 		v.Classes = append(v.Classes, class.Pods)
@@ -268,9 +232,7 @@ func (a *groupAttempt) leaveOut(why *verify.Misfit) {
 	for _, nodes := range a.leftOut {
 		nodes[why.Node] = true
 	}
-	if generation, ok := generationOf(a.handle.SnapshotSharedLister().NodeInfos(), why.Node); ok {
-		a.engine.verified.failures.Add(a.engine.clock.Now(), string(a.group.UID), why.Node, why.Failure, generation)
-	}
+	a.failedNow(string(a.uid), why.Node, why.Failure)
 }
 
 // unusable ends an attempt by an answer that has no plan to verify; nil where it has.
@@ -291,47 +253,11 @@ func (a *groupAttempt) unusable(reply *wire.GroupPlanReply) *preemptResult {
 		// they may be tried again.
 		return a.later(endUnfinished, fmt.Sprintf("without nodes where a plan failed verification (%d): %s", len(a.leftOut[0]), message))
 	}
-	var retryAt time.Time
-	if refusal.RetryAt != nil {
-		retryAt = refusal.RetryAt.Time
-	}
-	a.engine.memory.Retries.Refuse(a.one(), a.asked, retryAt, refusal.DependsOn[:min(len(refusal.DependsOn), maxDependencies)])
-	return &preemptResult{kind: endRefused, message: message}
+	return a.refused(refusal, retryAtOf(refusal), message)
 }
 
-// nominate marks the group as preempting, before its members come back to the queue. Where nothing has to go the nominations alone
-// place the group: the scheduler looked at members one by one, and the plan at all.
-func (a *groupAttempt) nominate(verified *verify.Candidate, reply *wire.GroupPlanReply) preemptResult {
-	e := a.engine
-	a.inquirer.late.Forget(a.uid)
-	e.verified.failures.Forget(string(a.uid))
-	switch {
-	case verified.NeedsNothing():
-		for _, pod := range a.pods {
-			e.memory.Retries.Ordered(pod.UID)
-		}
-		a.span.End(nil, "result", endNominated)
-		return preemptResult{kind: endNominated, message: fmt.Sprintf("%d members have room as planned, and no pod has to be evicted", len(verified.Places))}
-	case len(verified.TerminatingAlone()) > 0:
-		return a.awaits(verified.TerminatingAlone(), "", fmt.Sprintf("for %d members", len(verified.Places)))
-	}
-	order := &pendingOrder{
-		id: wire.NewOrderID(e.clock.Now()), requestID: reply.RequestID, decisionID: reply.DecisionID, offer: reply.Offer, chosen: verified,
-		group: &wire.OrderedGroup{
-			Namespace: a.group.Namespace, Name: a.group.Name, UID: string(a.group.UID), Priority: a.priority,
-			SchedulerName: a.pods[0].Spec.SchedulerName, MustPlace: int64(a.mustPlace), MinCount: int64(a.group.MinCount),
-		},
-		places: verified.Places,
-	}
-	if !order.isCarried() {
-		return *a.later(endTooLarge, fmt.Sprintf("an order for %d members and %d victims is larger than a message of NATS", len(order.places), len(verified.Victims)))
-	}
-	a.begin(order)
-	return preemptResult{kind: endNominated, message: fmt.Sprintf("found a placement for %d members, preempting %d pods", len(verified.Places), len(verified.Victims))}
-}
-
-// nominations are the nodes of the members that were placed. Those without a place are nominated nowhere any more.
-func (a *groupAttempt) nominations(verified *verify.Candidate) map[types.NamespacedName]string {
+// placements are the nodes of the members that were placed. Those without a place are nominated nowhere any more.
+func (a *groupAttempt) placements(verified *verify.Candidate) map[types.NamespacedName]string {
 	nodes := make(map[types.NamespacedName]string, len(a.pods))
 	for _, pod := range a.pods {
 		if pod.Status.NominatedNodeName != "" {
@@ -396,7 +322,7 @@ func (pl *MakeWay) findNodes(ctx context.Context, cycle minor.GroupCycle, classe
 // question is the group's.
 func (a *groupAttempt) question() ask.GroupQuestion {
 	return ask.GroupQuestion{
-		Group: a.group, Priority: a.priority, MustPlace: a.mustPlace, Mode: a.mode, Classes: a.classes, LeftOut: a.leftOut,
+		Group: a.of, Priority: a.group.Priority, MustPlace: int(a.group.MustPlace), Mode: a.mode, Classes: a.classes, LeftOut: a.leftOut,
 		Nodes: a.handle.SnapshotSharedLister().NodeInfos(),
 	}
 }
@@ -413,9 +339,3 @@ func (a *groupAttempt) exchange() (ask.Exchange[wire.GroupPlanReply], error) {
 	}
 	return a.engine.planner.PlanGroup(request)
 }
-
-// mustPlaceOf is how many of a group's members have to get a node: a gang's minCount but for those that have one, and one at least.
-func mustPlaceOf(group minor.Group) int { return max(1, group.MinCount-len(group.Placed)) }
-
-// priorityOf is that of a group's members, which kube-scheduler sees to be the group's.
-func priorityOf(group minor.Group) int32 { return corev1helpers.PodPriority(group.Waiting[0]) }

@@ -481,8 +481,8 @@ func TestNodesThatClassesHaveInCommonAreNamedOnce(t *testing.T) {
 	elsewhere := pod("g3", "", high, medium).Obj()
 	joinGroup(elsewhere, "gang")
 	w, c := gangWorld(t, setup{}, 4, 3, gangMember("g1"), small, elsewhere)
-	p := &preemptor{MakeWay: w.plugin, uid: c.group.UID, pods: c.group.Waiting, mode: wire.ModeEnforce}
-	a := &groupAttempt{preemptor: p, cycle: c, group: c.group, mustPlace: 3, leftOut: make([]map[string]bool, 3)}
+	a := w.plugin.groupAttempt(c, c.group)
+	a.leftOut = make([]map[string]bool, 3)
 	var err error
 	if a.classes, err = ask.Classes(c.group.Waiting, queues.QueueLabels(), byName); err != nil || len(a.classes) != 3 {
 		t.Fatal(len(a.classes), err)

@@ -12,7 +12,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"makeway.dev/makeway/plugin/ask"
-	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
@@ -20,36 +19,30 @@ import (
 
 // PostFilter implements PostFilterPlugin. What each pair of result and status means is in status.go.
 func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (result *fwk.PostFilterResult, status *fwk.Status) {
-	start := time.Now()
-	end := preemptResult{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
-	without, keptOut := notFound, keptOut(statuses, pl.handle.SnapshotSharedLister().NodeInfos())
-	defer func() {
-		attemptsTotal.WithLabelValues(string(end.kind)).Inc()
-		postFilterDuration.Observe(time.Since(start).Seconds())
-		pl.finishPrefetch(state)
-		if result, status = end.statusPair(); status.Code() == fwk.Unschedulable {
-			status = without.status(end)
+	keptOut := keptOut(statuses, pl.handle.SnapshotSharedLister().NodeInfos())
+	end, without := pl.try(ctx, attemptsTotal, postFilterDuration, func(without *unplanned) preemptResult {
+		*without = pl.withoutPlan(pod.Namespace, corev1helpers.PodPriority(pod))
+		p := &preemptor{MakeWay: pl, uid: pod.UID, pods: []*v1.Pod{pod}, mode: pl.mode(pod)}
+		end := p.preemptForPod(ctx, state, statuses, keptOut)
+		if current := pl.engine.current(orders.RefOf(pod)); current != nil && end.keepsNomination() {
+			end.clear = pl.engine.memory.Reverted.Take(pod.UID, current.Status.NominatedNodeName)
 		}
-		if keptOut && status.Code() == fwk.Unschedulable {
-			// No plugin listed after this one may make room for a pod that its queue has none for.
-			status = end.status(fwk.UnschedulableAndUnresolvable)
-		}
-		if status.Code() != fwk.Unschedulable && end.kind != endLate {
-			// kube-scheduler's own metric: what a plugin after this one may do, that one counts.
-			metrics.PreemptionAttempts.Inc()
-		}
-	}()
-	defer goroutines.RecoverPanic(ctx, "post_filter", func() {
-		end = preemptResult{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
+		p.attempted(end)
+		return end
 	})
-	without = pl.withoutPlan(pod.Namespace, corev1helpers.PodPriority(pod))
-	p := &preemptor{MakeWay: pl, uid: pod.UID, pods: []*v1.Pod{pod}, mode: pl.mode(pod)}
-	end = p.preemptForPod(ctx, state, statuses, keptOut)
-	if current := pl.engine.current(orders.RefOf(pod)); current != nil && end.keepsNomination() {
-		end.clear = pl.engine.memory.Reverted.Take(pod.UID, current.Status.NominatedNodeName)
+	pl.finishPrefetch(state)
+	if result, status = end.statusPair(); status.Code() == fwk.Unschedulable {
+		status = without.status(end)
 	}
-	p.attempted(end)
-	return nil, nil // end says it
+	if keptOut && status.Code() == fwk.Unschedulable {
+		// No plugin listed after this one may make room for a pod that its queue has none for.
+		status = end.status(fwk.UnschedulableAndUnresolvable)
+	}
+	if status.Code() != fwk.Unschedulable && end.kind != endLate {
+		// kube-scheduler's own metric: what a plugin after this one may do, that one counts.
+		metrics.PreemptionAttempts.Inc()
+	}
+	return result, status
 }
 
 // preemptForPod decides about one pod that does not fit. It asks the planner and verifies within
@@ -64,7 +57,11 @@ func (p *preemptor) preemptForPod(ctx context.Context, state fwk.CycleState, sta
 	nodes := p.handle.SnapshotSharedLister().NodeInfos()
 
 	// 1) Ensure the pod may preempt: it has no order in flight, and no victims are leaving for it.
-	if end := p.ineligiblePod(pod, statuses, nodes); end != nil {
+	p.engine.inflight.NominatedTo(pod.UID, pod.Status.NominatedNodeName)
+	if end, _ := p.ineligible(excluded(pod), func(node string) bool {
+		_, err := nodes.Get(node)
+		return err != nil || statuses.Get(node).Code() == fwk.UnschedulableAndUnresolvable
+	}); end != nil {
 		return *end
 	}
 
@@ -84,7 +81,7 @@ func (p *preemptor) preemptForPod(ctx context.Context, state fwk.CycleState, sta
 	planner.History.Needed(pod, potential)
 	attempt := &attempt{
 		preemptor: p, state: state, pod: pod, nodes: nodes, keptOut: keptOut, prefetch: prefetchOf(state),
-		potential: potential, failed: p.failedBefore(pod, nodes), full: p.engine.verified.samples.Full(p.engine.clock.Now(), pod.UID),
+		potential: potential, failed: p.failedBefore(func() string { return verify.ClassOf(pod) }), full: p.engine.verified.samples.Full(p.engine.clock.Now(), pod.UID),
 	}
 
 	// 5) Ask the planner for candidates, and run the scheduler's filters on them.
@@ -104,7 +101,11 @@ func (p *preemptor) preemptForPod(ctx context.Context, state fwk.CycleState, sta
 	}
 
 	// 7) Nominate the pod to the best candidate's node; its order is committed outside the cycle.
-	return attempt.nominate(candidates[0], reply)
+	result = attempt.preemptor.nominate(candidates[0], planID{reply.RequestID, reply.DecisionID, reply.Offer})
+	if result.kind == endNominated {
+		metrics.PreemptionVictims.Observe(float64(len(candidates[0].Victims)))
+	}
+	return result
 }
 
 // nodesWherePreemptionMayHelp returns those whose status is Unschedulable; the result says why there is none.
@@ -250,21 +251,6 @@ func namesOf(failed map[string]verify.Failure) map[string]bool {
 		names[name] = true
 	}
 	return names
-}
-
-// nominate marks the pod as preempting, before PostFilter returns. Where terminating pods alone make the room there is nothing to order.
-func (a *attempt) nominate(best *verify.Candidate, reply *wire.PlanReply) preemptResult {
-	a.engine.memory.Reverted.Forget(a.pod.UID)
-	if leaving := best.TerminatingAlone(); len(leaving) > 0 {
-		return a.awaits(leaving, best.Node, "on node "+best.Node)
-	}
-	a.inquirer.late.Forget(a.pod.UID)
-	metrics.PreemptionVictims.Observe(float64(len(best.Victims)))
-	a.begin(&pendingOrder{
-		id: wire.NewOrderID(a.engine.clock.Now()), requestID: reply.RequestID, decisionID: reply.DecisionID, offer: reply.Offer, chosen: best,
-		places: best.Places,
-	})
-	return preemptResult{kind: endNominated, node: best.Node}
 }
 
 // mode is the one in force for a preemptor.

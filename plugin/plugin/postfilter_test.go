@@ -121,7 +121,7 @@ func TestAPodThatHasANodeIsLeftToOthers(t *testing.T) {
 
 	q := &preemptor{MakeWay: w.plugin, uid: p.UID, pods: []*v1.Pod{resized}, mode: wire.ModeEnforce}
 
-	end := q.ineligiblePod(resized, framework.NewDefaultNodeToStatus(), w.plugin.handle.SnapshotSharedLister().NodeInfos())
+	end, _ := q.ineligible(excluded(resized), func(string) bool { return false })
 
 	if end == nil || end.kind != endPlaced {
 		t.Fatalf("ended as %+v", end)

@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-base/metrics"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/failpoints"
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/internal/telemetry"
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
@@ -24,15 +28,33 @@ import (
 // preemptor is who is tried in one cycle: a pod, or a pod group by its members. A pod is a group of one.
 type preemptor struct {
 	*MakeWay
-	uid   types.UID // of the pod or the group
-	pods  []*v1.Pod // those that need a node
-	mode  string    // in force
+	uid   types.UID          // of the pod or the group
+	pods  []*v1.Pod          // those that need a node
+	group *wire.OrderedGroup // nil for a pod
+	mode  string             // in force
 	asked memory.Moment
 	span  tracing.Span
 }
 
 // one is the pod by which a preemptor is tried again: to activate one member activates all.
 func (p *preemptor) one() wire.PodRef { return orders.RefOf(p.pods[0]) }
+
+// panicked is how an attempt ends in which a panic was recovered.
+var panicked = preemptResult{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
+
+// try runs an attempt, and returns how it ended and what becomes of the preemptor without a plan, which the attempt finds out first.
+func (pl *MakeWay) try(ctx context.Context, counted *metrics.CounterVec, took *metrics.Histogram, attempt func(without *unplanned) preemptResult) (end preemptResult, without unplanned) {
+	start := time.Now()
+	end, without = panicked, notFound
+	defer func() {
+		counted.WithLabelValues(string(end.kind)).Inc()
+		took.Observe(time.Since(start).Seconds())
+	}()
+	// Where it calls for a group the scheduler itself would end by a panic.
+	defer goroutines.RecoverPanic(ctx, "post_filter", func() { end = panicked })
+	end = attempt(&without)
+	return end, without
+}
 
 // later ends an attempt that comes to no plan; the next one comes later each time.
 func (p *preemptor) later(kind outcomeKind, message string) *preemptResult {
@@ -44,6 +66,64 @@ func (p *preemptor) later(kind outcomeKind, message string) *preemptResult {
 func (p *preemptor) modeHeld(looked memory.Moment, kind outcomeKind, message string) *preemptResult {
 	p.engine.memory.Retries.ModeHeld(p.one(), looked)
 	return &preemptResult{kind: kind, message: message}
+}
+
+// ineligible returns why a preemptor may not preempt now, without asking the planner; nil where it may. excluded: why it is not planned
+// for whatever the cluster is like; unresolvable reports whether removing pods from a node does not help. ordered: it waits for its own order.
+func (p *preemptor) ineligible(excluded *preemptResult, unresolvable func(node string) bool) (end *preemptResult, ordered bool) {
+	looked := p.engine.memory.Retries.Now()
+	switch {
+	case p.mode == wire.ModeOff:
+		return p.modeHeld(looked, endOff, "mode off"), false
+	case minor.InGroup(p.pods[0]) && p.engine.control.HoldsGroups():
+		return &preemptResult{kind: endGroupHeld, message: "groups.preemptors of the policy is hold: nothing is evicted for pods of a scheduling group"}, false
+	case excluded != nil && excluded.kind != endNever:
+		return p.modeHeld(looked, excluded.kind, excluded.message), false
+	case excluded != nil:
+		return excluded, false
+	}
+	cycle := orders.FailedCycle{StillThere: p.stillThere(), Unresolvable: unresolvable, Beside: p.nominatedBeside()}
+	why, orderID, node := p.engine.inflight.Refuse(p.uid, p.engine.clock.Now(), cycle)
+	on := ""
+	if node != "" {
+		on = " on node " + node
+	}
+	switch why {
+	case orders.RefusedInFlight:
+		return &preemptResult{kind: endInFlight, message: fmt.Sprintf("its order %s%s is in flight", orderID, on)}, true
+	case orders.RefusedLeaving:
+		return &preemptResult{kind: endLeaving, node: node, message: fmt.Sprintf("victims of order %s%s are still leaving", orderID, on)}, true
+	case orders.RefusedBeside:
+		return &preemptResult{kind: endLeaving, node: node, message: fmt.Sprintf("order %s made room%s; %s", orderID, on, leavingBeside)}, true
+	}
+	return p.waitsForOthersVictims(unresolvable), false
+}
+
+// leavingBeside is why a preemptor waits whose room is there: kube-scheduler's filters count in the pods that are nominated beside it.
+const leavingBeside = "victims of pods that are nominated beside it are still leaving"
+
+// stillThere reports whether the cycle's snapshot has a pod on a node, for a group's order on any node. O(pods there) when first asked.
+func (p *preemptor) stillThere() func(node string, uid types.UID) bool {
+	nodes, looked := p.handle.SnapshotSharedLister().NodeInfos(), map[string]map[types.UID]bool{}
+	return func(name string, uid types.UID) bool {
+		there, known := looked[name]
+		if !known {
+			there = map[types.UID]bool{}
+			looked[name] = there
+			var among []fwk.NodeInfo
+			if node, err := nodes.Get(name); err == nil {
+				among = append(among, node)
+			} else if name == "" {
+				among, _ = nodes.List()
+			}
+			for _, node := range among {
+				for _, pod := range node.GetPods() {
+					there[pod.GetPod().UID] = true
+				}
+			}
+		}
+		return there[uid]
+	}
 }
 
 // held returns why a preemptor waits in mode enforce, by its PriorityClass or since its order would probably not be stored; nil
@@ -77,12 +157,12 @@ func (e *engine) unstoredUntil() time.Time {
 // waitsForOthersVictims is upstream's rule for preemptions that this process does not know of: a pod of lower priority that was
 // preempted is terminating on a node that a pod is nominated to, and that it may help to leave. Unlike upstream it ends, at the
 // victim's grace period and 60 s, since its kubelet may be dead.
-func (p *preemptor) waitsForOthersVictims(helps func(node string) bool) *preemptResult {
+func (p *preemptor) waitsForOthersVictims(unresolvable func(node string) bool) *preemptResult {
 	nodes, now, looked := p.handle.SnapshotSharedLister().NodeInfos(), p.engine.clock.Now(), map[string]bool{"": true}
 	var until time.Time
 	for _, pod := range p.pods {
 		name := pod.Status.NominatedNodeName
-		if looked[name] || !helps(name) {
+		if looked[name] || unresolvable(name) {
 			continue
 		}
 		looked[name] = true
@@ -157,6 +237,47 @@ func (p *preemptor) unplanned(status string, refusal *wire.Refusal) *preemptResu
 	return nil
 }
 
+// refused ends an attempt that the planner has refused. The preemptor is tried again at a time, not before long where that is zero, or
+// when something that the refusal depends on changes.
+func (p *preemptor) refused(refusal *wire.Refusal, retryAt time.Time, message string, and ...wire.Dependency) *preemptResult {
+	dependsOn := append(slices.Clone(refusal.DependsOn[:min(len(refusal.DependsOn), maxDependencies)]), and...)
+	p.engine.memory.Retries.Refuse(p.one(), p.asked, retryAt, dependsOn)
+	return &preemptResult{kind: endRefused, message: message}
+}
+
+// retryAtOf is when a refusal has the planner asked again; zero where it does not say.
+func retryAtOf(refusal *wire.Refusal) time.Time {
+	if refusal.RetryAt == nil {
+		return time.Time{}
+	}
+	return refusal.RetryAt.Time
+}
+
+// failedBefore returns the nodes that failed verification for preemptors of a class, and have not changed since.
+func (pl *MakeWay) failedBefore(class func() string) map[string]verify.Failure {
+	memory, now := pl.engine.verified.failures, pl.engine.clock.Now()
+	if memory.IsEmpty(now) {
+		return map[string]verify.Failure{}
+	}
+	return memory.Of(now, class(), pl.generationOf)
+}
+
+// failedNow notes that a node failed verification for preemptors of a class, for the cycles to come.
+func (pl *MakeWay) failedNow(class, node string, why verify.Failure) {
+	if generation, ok := pl.generationOf(node); ok {
+		pl.engine.verified.failures.Add(pl.engine.clock.Now(), class, node, why, generation)
+	}
+}
+
+// generationOf is that of the scheduler's view of a node: any change of the node or its pods makes another.
+func (pl *MakeWay) generationOf(node string) (generation int64, ok bool) {
+	info, err := pl.handle.SnapshotSharedLister().NodeInfos().Get(node)
+	if err != nil {
+		return 0, false
+	}
+	return info.GetGeneration(), true
+}
+
 // heldBack are the planner's reasons to make no plan since no order would be carried out.
 var heldBack = map[string]outcomeKind{"OrdersNotStored": endNotStored, "NoEvictor": endNoEvictor}
 
@@ -186,18 +307,52 @@ func (p *preemptor) awaits(leaving []*v1.Pod, node, where string) preemptResult 
 		where, len(leaving), until.UTC().Format(time.RFC3339))}
 }
 
-// begin marks who is tried as preempting, before the cycle ends and so before any other, and leaves the rest to a goroutine.
-func (p *preemptor) begin(order *pendingOrder) {
-	e := p.engine
-	for _, pod := range p.pods {
-		e.memory.Retries.Ordered(pod.UID)
+// nominate marks who is tried as preempting, before the cycle ends and so before any other, and leaves the rest to a goroutine. Where
+// terminating pods alone make the room there is nothing to order, nor where nothing has to leave: the nominations alone place a group
+// then, since the scheduler looked at members one by one, and the plan at all. from: the plan that
+// the candidate is of.
+func (p *preemptor) nominate(chosen *verify.Candidate, from planID) preemptResult {
+	e, room := p.engine, "on node "+chosen.Node
+	if p.group != nil {
+		room = fmt.Sprintf("for %d members", len(chosen.Places))
 	}
-	order.pod, order.span = p.pods[0], p.span
+	e.planner.LatePods.Forget(p.uid)
+	e.planner.LateGroups.Forget(p.uid)
+	for _, pod := range p.pods {
+		e.memory.Reverted.Forget(pod.UID)
+	}
+	if leaving := chosen.TerminatingAlone(); len(leaving) > 0 {
+		return p.awaits(leaving, chosen.Node, room)
+	}
+	if chosen.NeedsNothing() {
+		p.ordered()
+		p.span.End(nil, "result", endNominated)
+		return preemptResult{kind: endNominated, message: fmt.Sprintf("%d members have room as planned, and no pod has to be evicted", len(chosen.Places))}
+	}
+	order := &pendingOrder{
+		id: wire.NewOrderID(e.clock.Now()), requestID: from.request, decisionID: from.decision, offer: from.offer,
+		pod: p.pods[0], span: p.span, group: p.group, chosen: chosen, places: chosen.Places,
+	}
+	if !order.isCarried() {
+		return *p.later(endTooLarge, fmt.Sprintf("an order for %d members and %d victims is larger than a message of NATS", len(order.places), len(chosen.Victims)))
+	}
+	p.ordered()
 	e.planner.Commits.Allow() // where the last orders were not stored, this one probes
 	e.inflight.Begin(order.entry(e.clock.Now()))
-	victimsPerOrder.Observe(float64(len(order.chosen.Victims)))
+	victimsPerOrder.Observe(float64(len(chosen.Victims)))
 	failpoints.At(failpoints.Nominated)
 	e.startCommit(order)
+	return preemptResult{kind: endNominated, node: chosen.Node, message: fmt.Sprintf("found a placement for %d members, preempting %d pods", len(order.places), len(chosen.Victims))}
+}
+
+// planID names a plan: its request, its decision, and what a commit of it may name.
+type planID struct{ request, decision, offer string }
+
+// ordered notes that the pods are tried again for their nominations, and for nothing before.
+func (p *preemptor) ordered() {
+	for _, pod := range p.pods {
+		p.engine.memory.Retries.Ordered(pod.UID)
+	}
 }
 
 // attempted notes how a cycle ended, so that its turn among the pods that wait for orders to end goes to the next, and the room in its

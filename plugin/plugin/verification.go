@@ -78,9 +78,7 @@ func (a *attempt) fail(node string, why verify.Failure) {
 	if why.Cause == verify.CauseAwaited {
 		return
 	}
-	if generation, ok := generationOf(a.nodes, node); ok {
-		a.engine.verified.failures.Add(a.engine.clock.Now(), a.ownClass(), node, why, generation)
-	}
+	a.failedNow(a.ownClass(), node, why)
 }
 
 // ownClass is the class of the pod, worked out once in a cycle.
@@ -193,10 +191,7 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) preemptRes
 	if refusal == nil {
 		refusal = &wire.Refusal{Message: "no node can be freed"}
 	}
-	var retryAt time.Time
-	if refusal.RetryAt != nil {
-		retryAt = refusal.RetryAt.Time
-	}
+	retryAt := retryAtOf(refusal)
 	message := wire.Beginning(refusal.Message, wire.MostOfMessage)
 	if len(a.failed) > 0 {
 		// Planner and plugin see the cluster at different moments, and no event tells when they agree.
@@ -205,14 +200,13 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) preemptRes
 		}
 		message += fmt.Sprintf(" (nodes that were verified with the scheduler's filters: %s)", verify.Summary(a.failed))
 	}
-	dependsOn := refusal.DependsOn[:min(len(refusal.DependsOn), maxDependencies)]
+	var and []wire.Dependency
 	if a.keptOut {
-		dependsOn = append(slices.Clone(dependsOn), wire.Dependency{Kind: memory.KindNode})
+		and = append(and, wire.Dependency{Kind: memory.KindNode})
 	}
-	a.engine.memory.Retries.Refuse(a.one(), a.asked, retryAt, dependsOn)
 	klog.Background().V(2).Info("preemption_refused", "pod", klog.KObj(a.pod), "pod_uid", a.pod.UID,
 		"request_id", reply.RequestID, "decision_id", reply.DecisionID, "reason", refusal.Reason)
-	return preemptResult{kind: endRefused, message: message}
+	return *a.refused(refusal, retryAt, message, and...)
 }
 
 // unverifiable ends an attempt after all potential nodes have failed verification, in this cycle or those before. The

@@ -180,7 +180,7 @@ func TestAPlannerThatNamesTheSameNodesAgainIsNotAskedForEver(t *testing.T) {
 
 func TestAPlanIsPrefetchedWithoutNodesThatFailedForPodsOfItsClass(t *testing.T) {
 	w, p := expecting(t, setup{}, nil)
-	generation, _ := generationOf(w.plugin.handle.SnapshotSharedLister().NodeInfos(), "n2")
+	generation, _ := w.plugin.generationOf("n2")
 	w.plugin.engine.verified.failures.Add(time.Now(), verify.ClassOf(p), "n2", verify.Failure{Cause: verify.CauseFilters}, generation)
 
 	state := w.begin(p)
