@@ -58,6 +58,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("queues root.shop", "all that is known of one"),
     ),
     "policy lint": (("policy lint policy.yaml queues.yaml", "would they be accepted?"),),
+    "policy explain": (("policy explain policy.yaml", "who may preempt whom, rule by rule"),),
     "demo": (("demo --keep", "see it work, and leave the cluster up"),),
     "dev up": (("dev up --mode observe", "a cluster to try things on"),),
     "dev build": (("dev build", "build what the cluster needs, which takes minutes"),),
