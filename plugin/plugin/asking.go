@@ -253,7 +253,8 @@ func (w *inquirer[Reply]) keep(asked *ask.Asked[Reply]) {
 	goroutines.GoRecovered(w.engine.life, "late", func(ctx context.Context) { w.follow(ctx, asked) })
 }
 
-// follow has the preemptor tried again when the answer comes, and lets go of the answer when it is no longer of use.
+// follow has the preemptor tried again when the answer comes, and lets go of the answer when it is no longer of use. It does so again and
+// again until the answer is taken: see activationPause.
 func (w *inquirer[Reply]) follow(ctx context.Context, asked *ask.Asked[Reply]) {
 	select {
 	case <-asked.Answered():
@@ -270,8 +271,13 @@ func (w *inquirer[Reply]) follow(ctx context.Context, asked *ask.Asked[Reply]) {
 	if !w.late.Tell(w.uid, asked) {
 		return
 	}
-	w.engine.activate(ctx, w.engine.pending(w.pod))
-	goroutines.Sleep(ctx, ask.LateLasts)
+	for range ask.LateLasts / activationPause {
+		w.engine.activate(ctx, w.engine.pending(w.pod))
+		goroutines.Sleep(ctx, activationPause)
+		if !w.late.Keeps(w.uid) {
+			return
+		}
+	}
 	if w.late.End(w.uid, asked) {
 		latePlans.WithLabelValues(lateExpired).Inc()
 	}

@@ -19,6 +19,9 @@ import (
 )
 
 const (
+	// activationPause is how long after an activation the next one comes of who has come to no cycle since: kube-scheduler 1.37 forgets
+	// that of a pod group while the group's cycle runs (scheduling_queue.go, Activate).
+	activationPause = time.Second
 	// followSince is how far back the streams are read at the start: longer than any order lives.
 	followSince = maxNotAfter + time.Minute
 	// maxNotAfterAhead is how far ahead an order's notAfter may lie: further, it is no scheduler's.
@@ -259,6 +262,9 @@ func (e *engine) release(ctx context.Context, w orders.Activation) {
 			orderToLastVictimGone.Observe(w.Waited.Seconds())
 		}
 		logger.Info("preemptor_released", "pod", klog.KRef(w.Pod.Namespace, w.Pod.Name), "pod_uid", w.Pod.UID, "order_id", w.OrderID, "node", w.Node, "reason", w.Reason, "seconds", w.Waited.Seconds())
+	}
+	if places := w.Places(); len(places) > 0 {
+		e.memory.Retries.TryAt(orders.RefOfPlacement(places[0]), e.clock.Now().Add(activationPause))
 	}
 	if w.Members == nil {
 		e.activate(ctx, e.podOf(w.Pod))

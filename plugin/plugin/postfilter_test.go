@@ -466,6 +466,7 @@ func TestAVictimWhosePlacementWasTakenBackMeanwhileIsInNoOrder(t *testing.T) {
 	w.show(p, "n1")
 
 	w.eventually("the pod is released at once", func() bool { e := w.entry("p"); return e != nil && e.Phase == orders.Released })
+	w.eventually("it is activated once more where it comes to no cycle", func() bool { return w.activator.of("p") == 2 })
 	if w.orders() != 0 {
 		t.Error("an order was written for a victim that is pending")
 	}
