@@ -16,36 +16,46 @@ func (f *InFlight) Due(now time.Time) (activations []Activation, next time.Time)
 			next = at
 		}
 	}
-	for _, e := range f.byPod {
-		for happened := f.due(e, now, again); happened != nothing; happened = f.due(e, now, again) {
-			before := e.Phase
-			_, asked, _ := step(before, happened)
-			f.happens(e, happened)
-			why := reasonOf(before, happened)
-			if e.Phase == Reverting {
-				e.revertFrom(why, now)
-			}
-			if e.Phase == Released {
-				e.reservedUntil = now.Add(releasedLasts)
-			}
-			w := Activation{Pod: e.Preemptor, OrderID: e.OrderID, Node: e.Node, Members: e.waiting(), Reason: why}
-			if happened == onVictimsGone && e.early == 0 { // else its cycle is repeated
-				w.Waited = now.Sub(e.CreatedAt)
-			}
-			for _, effect := range asked {
-				switch {
-				case effect == activate, effect == activateHeld && e.held:
-					e.held = false
-					activations = append(activations, w)
-				case effect == revert:
-					w.Revert, w.Reason, w.Unstored, w.Unanswered = true, e.reason, !e.wasStored, e.Unanswered
-					activations = append(activations, w)
-				}
+	// What happens to one may be what another waits for that was looked at before.
+	for moved := true; moved; {
+		moved = false
+		for _, e := range f.byPod {
+			for happened := f.due(e, now, again); happened != nothing; happened = f.due(e, now, again) {
+				activations, moved = append(activations, f.bring(e, happened, now)...), true
 			}
 		}
 	}
 	slices.SortFunc(activations, func(a, b Activation) int { return strings.Compare(a.OrderID, b.OrderID) })
 	return activations, next
+}
+
+// bring lets an event happen to an order that is due, and returns whom the caller is to activate.
+func (f *InFlight) bring(e *Order, happened event, now time.Time) (activations []Activation) {
+	before := e.Phase
+	_, asked, _ := step(before, happened)
+	f.happens(e, happened)
+	why := reasonOf(before, happened)
+	if e.Phase == Reverting {
+		e.revertFrom(why, now)
+	}
+	if e.Phase == Released {
+		e.reservedUntil = now.Add(releasedLasts)
+	}
+	w := Activation{Pod: e.Preemptor, OrderID: e.OrderID, Node: e.Node, Members: e.waiting(), Reason: why}
+	if happened == onVictimsGone && e.early == 0 { // else its cycle is repeated
+		w.Waited = now.Sub(e.CreatedAt)
+	}
+	for _, effect := range asked {
+		switch {
+		case effect == activate, effect == activateHeld && e.held:
+			e.held = false
+			activations = append(activations, w)
+		case effect == revert:
+			w.Revert, w.Reason, w.Unstored, w.Unanswered = true, e.reason, !e.wasStored, e.Unanswered
+			activations = append(activations, w)
+		}
+	}
+	return activations
 }
 
 // due returns what is to happen to an order now, and otherwise calls again with when to ask again.
