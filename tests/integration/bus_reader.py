@@ -29,9 +29,9 @@ class BusReader:
         return [order async for data in read if (order := unwrap_order(data)).void is None]
 
     async def group_orders(self, group_uid: str) -> list[EvictionOrder]:
-        """All orders for one PodGroup, oldest first."""
-        subject = self._subjects.group_order(group_uid)
-        return [unwrap_order(data) async for data in self._read(self._subjects.orders_stream, subject)]
+        """All orders for one PodGroup but those that its commits were voided by, oldest first."""
+        read = self._read(self._subjects.orders_stream, self._subjects.group_order(group_uid))
+        return [order async for data in read if (order := unwrap_order(data)).void is None]
 
     async def outcomes(self, order_id: str = "") -> list[Outcome]:
         """All outcomes, or that of one order, oldest first."""
