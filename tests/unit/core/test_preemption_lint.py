@@ -9,7 +9,7 @@ import pytest
 
 from makeway.core.config.document import ConfigError
 from makeway.core.policy.document import lint_warnings, parse_policy
-from makeway.core.policy.preemption import NOBODY, first_rule
+from makeway.core.policy.preemption import UNREAD, first_rule
 from makeway.core.policy.restrictions import restrictions
 
 GOLD = {"labelSelector": {"matchLabels": {"tier": "gold"}}}
@@ -115,10 +115,10 @@ def test_a_band_is_a_rule_behind_all_others() -> None:
     policy = parse_policy(
         text(allow(victims=PROD), bands=({"classes": ["prod", "live"], "never": "own"},)), "policy.yaml"
     )
-    prod, live = (NOBODY._replace(priority_class=name) for name in ("prod", "live"))
+    prod, live = (UNREAD._replace(priority_class=name) for name in ("prod", "live"))
     allowed = live._replace(namespace={"env": "prod"})
 
-    found = [first_rule(policy.preemption.table, prod, victim) for victim in (live, allowed, NOBODY)]
+    found = [first_rule(policy.preemption.table, prod, victim) for victim in (live, allowed, UNREAD)]
 
     assert [one and (one.name, one.action) for one in found] == [("band-1", "deny"), ("r0", "allow"), None]
 

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from makeway.core.k8s.importance import NOT_STARTED
+from makeway.core.k8s.selector import Requirement
 from makeway.core.policy.exemption import (
     ANY_PREEMPTOR,
     FOREVER,
@@ -71,8 +72,8 @@ class Party(NamedTuple):
     start_micros: int = NOT_STARTED
 
 
-NOBODY: Final = Party({}, {})
-"""A side of which nothing is known; no rule is asked about it where a policy has none."""
+UNREAD: Final = Party({}, {})
+"""A side of which nothing was read: the policy has no rule that asks."""
 
 
 class LabelExpression(PolicySection, frozen=True, kw_only=True):
@@ -88,17 +89,6 @@ class LabelExpression(PolicySection, frozen=True, kw_only=True):
     operator: Operator
     values: tuple[str, ...] = ()
 
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """Report whether the labels meet it. An absent label meets NotIn."""
-        match self.operator:
-            case "In":
-                return labels.get(self.key) in self.values
-            case "NotIn":
-                return labels.get(self.key) not in self.values
-            case "Exists":
-                return self.key in labels
-        return self.key not in labels
-
 
 class Labels(PolicySection, frozen=True):
     """A label selector, as Kubernetes has them. Without any condition it matches everything.
@@ -113,9 +103,8 @@ class Labels(PolicySection, frozen=True):
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Report whether every condition holds. O(conditions)."""
-        return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
-            one.matches(labels) for one in self.match_expressions
-        )
+        asked = (Requirement(one.key, one.operator, frozenset(one.values)) for one in self.expressions)
+        return all(one.matches(labels) for one in asked)
 
     @property
     def expressions(self) -> tuple[LabelExpression, ...]:
@@ -181,7 +170,7 @@ class PreemptionRule(PolicySection, frozen=True, kw_only=True):
     minimum_run_time: timedelta = timedelta()
 
     def keeps_until(self, start_micros: int) -> int:
-        """Return the last microsecond for which a victim stays; 0 where it may go at any time."""
+        """Return the last microsecond for which a victim stays; 0 where no time keeps it."""
         if self.action == "deny":
             return FOREVER
         least = self.minimum_run_time // _MICROSECOND

@@ -26,7 +26,7 @@ from makeway.core.policy.exemption import (
     Exemption,
 )
 from makeway.core.policy.facts import SYSTEM_CRITICAL_PRIORITY, PodFacts
-from makeway.core.policy.preemption import NOBODY, Party, PreemptionRule, Table
+from makeway.core.policy.preemption import UNREAD, Party, PreemptionRule, Table
 from makeway.core.policy.toleration_record import NO_RECORD, TolerationRecord
 
 LOWER_PRIORITY: Final = "lower-priority"
@@ -73,7 +73,7 @@ class PreemptionPair:
     preemptor: PreemptorFacts
     victim: PodFacts
     now: datetime
-    party: Party = NOBODY
+    party: Party = UNREAD
 
 
 Rule = Callable[[PreemptionPair], Verdict]

@@ -22,7 +22,7 @@ from makeway.core.k8s.objects import Node, Pod, PriorityClass
 from makeway.core.k8s.pod_groups import GroupKey, group_of, membership
 from makeway.core.policy.exemption import PREEMPTION_RULE
 from makeway.core.policy.preemption import (
-    NOBODY,
+    UNREAD,
     Party,
     Preemption,
     Table,
@@ -260,7 +260,7 @@ class Looks:
             now=work.clock.now(),
             daemonsets=daemonsets,
             group=group,
-            party=self._party(pod) if pod is not None and self._table else NOBODY,
+            party=self._party(pod) if pod is not None and self._table else UNREAD,
         )
         if not isinstance(verdict, Delete) or pod is None:
             return verdict

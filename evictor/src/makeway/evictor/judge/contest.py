@@ -13,7 +13,7 @@ from typing import Final
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.pod_groups import Membership
 from makeway.core.policy.facts import PodFacts
-from makeway.core.policy.preemption import NOBODY, Party
+from makeway.core.policy.preemption import UNREAD, Party
 
 SAME: Final = 2
 """After so many conflicts, with a pod that is judged by the same facts each time, the UID is enough."""
@@ -39,7 +39,7 @@ class Basis:
     party: Party
 
 
-def basis_of(pod: Pod, facts: PodFacts, group: Membership | None, party: Party = NOBODY) -> Basis:
+def basis_of(pod: Pod, facts: PodFacts, group: Membership | None, party: Party = UNREAD) -> Basis:
     """Return what the judgement of a pod by these facts rests on."""
     return Basis(pod.metadata.uid, pod.spec.node_name or "", pod.status.phase or "", facts, group, party)
 

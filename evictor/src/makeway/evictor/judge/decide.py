@@ -31,7 +31,7 @@ from makeway.core.policy.facts import (
     is_controlled,
     proven_facts,
 )
-from makeway.core.policy.preemption import NOBODY, Party
+from makeway.core.policy.preemption import UNREAD, Party
 from makeway.core.policy.rules import (
     LOWER_PRIORITY,
     SYSTEM_CRITICAL,
@@ -245,7 +245,7 @@ def judge(
     now: datetime,
     daemonsets: KnownDaemonSets = NO_DAEMONSETS,
     group: Membership | None = None,
-    party: Party = NOBODY,
+    party: Party = UNREAD,
 ) -> VictimVerdict:
     """Judge one victim by the pod that the API server shows under its name now.
 
@@ -371,7 +371,7 @@ def judge_for_quota(
     return Exempt(POD_GROUP if regrouped else kept.rule, kept.detail)
 
 
-def _delete(pod: Pod, facts: PodFacts, group: Membership | None, party: Party = NOBODY) -> Delete:
+def _delete(pod: Pod, facts: PodFacts, group: Membership | None, party: Party = UNREAD) -> Delete:
     """The verdict on a pod that may go. A pod without a node has no grace period at the API server."""
     bound = bool(pod.spec.node_name)
     grace = pod.spec.termination_grace_period_seconds or 0 if bound else 0

@@ -1,4 +1,4 @@
-"""Pods of a gang beyond its minCount, which go by themselves. Pure."""
+"""Pods of a gang beyond its minCount, which are evicted by themselves. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from makeway.planner.snapshot.columns import Flags, Ints
 
 
 def surplus_pods(numbers: Ints, surplus: Ints) -> Flags:
-    """Return which pods may go without breaking their gang: on each node the least important ones of it.
+    """Return which pods leave without breaking their gang: on each node the least important ones of it.
 
     `numbers`: int64[slots, M], groups by number, in the order of importance. O(slots · nodes · log slots).
     """

@@ -66,7 +66,7 @@ class WhoPreempts:
 
 
 def _until(table: Table, mask: int, first: Ints, start: Ints) -> Ints:
-    """Return until when pods stay by the rule that decides, given by its bit; 0 where they may go."""
+    """Return until when pods stay by the rule that decides, given by its bit; 0 where no rule keeps them."""
     until = np.zeros(first.shape, np.int64)
     denying = 0
     for number, rule in enumerate(table):

@@ -13,7 +13,7 @@ from makeway.core.policy.document import Policy
 from makeway.core.policy.exemption import TERMINATING, Exemption, exempt_from_all
 from makeway.core.policy.facts import opts_out
 from makeway.core.policy.lost_work import NO_BOUND, UnsavedWork, checkpoint_interval, unsaved_since
-from makeway.core.policy.preemption import Party, PreemptionRule, namespace_labels, victim_bits
+from makeway.core.policy.preemption import UNREAD, Party, PreemptionRule, namespace_labels, victim_bits
 from makeway.core.policy.restrictions import is_annotated
 from makeway.core.policy.rules import Rule, exemption_of, rules_in_force
 from makeway.core.policy.toleration import PreemptionToleration, toleration_of
@@ -88,7 +88,9 @@ class Exemptions:
         return known
 
     def party_of(self, pod: PodRecord) -> Party:
-        """Return a pod as the rules of who may preempt whom look at it. O(queues of its label)."""
+        """Return a pod as the rules of who may preempt whom look at it; UNREAD without rules."""
+        if not self.table:
+            return UNREAD
         namespace = self.namespaces.get(pod.namespace)
         labels = namespace_labels(pod.namespace, None if namespace is None else namespace.metadata.labels)
         return Party(labels, pod.labels, pod.facts.priority_class, self.path_of(pod), pod.start_micros)

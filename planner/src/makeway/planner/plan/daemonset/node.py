@@ -15,7 +15,6 @@ from makeway.core.daemonset.occupant import Occupant, PodClass
 from makeway.core.daemonset.rule import HIGHER_PRIORITY, rules_for
 from makeway.core.daemonset.selection import strategy_names
 from makeway.core.policy.document import DaemonSets
-from makeway.core.policy.preemption import NOBODY
 from makeway.core.policy.rules import PreemptionPair, Verdict, judge
 from makeway.core.unit import Unit
 from makeway.planner.plan.batch import NodeBatch, overlay
@@ -225,8 +224,8 @@ def _kept(
     rules = rules_for(preemptor, node, policy, known.classes, known.record, own_namespace=own)
     kept = {}
     for slot, pod in enumerate(pods):
-        party = known.party_of(pod) if known.table else NOBODY
-        verdict = judge(rules, PreemptionPair(preemptor, snapshot.daemonsets.facts_of(pod), now, party))
+        facts, party = snapshot.daemonsets.facts_of(pod), known.party_of(pod)
+        verdict = judge(rules, PreemptionPair(preemptor, facts, now, party))
         if pod.terminating:
             verdict = verdict_of(pod, now)
         if verdict.removable and pod.uid in question.refused:

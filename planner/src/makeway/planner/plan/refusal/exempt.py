@@ -11,7 +11,6 @@ from datetime import datetime
 import numpy as np
 
 from makeway.core.policy.exemption import DELETE_REFUSED, PREEMPTION_TOLERATION
-from makeway.core.policy.preemption import NOBODY
 from makeway.core.policy.rules import PreemptionPair, Verdict, judge
 from makeway.core.text import counted
 from makeway.planner.plan.batch import NodeBatch
@@ -53,7 +52,7 @@ def exempt_pods_of(
         return ExemptPods()
     kept = batch.pods(place, stays)
     budgeted = found.under_budget[:, place]
-    preemptor, ruled = preemptor_facts(snapshot, question), bool(snapshot.exemptions.table)
+    preemptor, exemptions = preemptor_facts(snapshot, question), snapshot.exemptions
     pods = []
     for slot, pod in kept[: -MOST_PODS - 1 : -1]:
         if pod.terminating:
@@ -69,8 +68,8 @@ def exempt_pods_of(
         elif found.groups is not None and (exempting := found.groups.exempting(slot, place)) is not None:
             verdict = exempting
         else:
-            party = snapshot.exemptions.party_of(pod) if ruled else NOBODY
-            verdict = judge(snapshot.exemptions.rules, PreemptionPair(preemptor, pod.facts, now, party))
+            pair = PreemptionPair(preemptor, pod.facts, now, exemptions.party_of(pod))
+            verdict = judge(exemptions.rules, pair)
         pods.append(ExemptPod(pod, verdict))
     return ExemptPods(len(kept), tuple(pods))
 
