@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -17,22 +16,13 @@ import structlog
 
 from makeway.bus.messages import Victim
 from makeway.core.daemonset.rule import rules_for
-from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import Node, Pod, PriorityClass
 from makeway.core.k8s.pod_groups import GroupKey, group_of, membership
-from makeway.core.policy.exemption import PREEMPTION_RULE
-from makeway.core.policy.preemption import (
-    UNREAD,
-    Party,
-    Preemption,
-    Table,
-    asks_for_namespaces,
-    asks_for_queues,
-    namespace_labels,
-)
+from makeway.core.policy.preemption import Preemption
 from makeway.core.policy.rules import PreemptorFacts, Rule
-from makeway.core.queues.quota_exemption import QuotaExemption, kept_from_quotas
+from makeway.core.queues.quota_exemption import QuotaExemption
 from makeway.core.queues.quota_order import NOT_IN_QUEUE, NOT_LIMITED
+from makeway.evictor.act.parties import Parties
 from makeway.evictor.act.reads import Reads
 from makeway.evictor.act.unit_work import UnitWork
 from makeway.evictor.act.work import CHECK_LASTS, OrderWork
@@ -45,8 +35,6 @@ from makeway.evictor.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
 _NOBODY = PreemptorFacts(0)
 """A quota has no preemptor."""
 
-_CHANGED = "the policy's rules of who may preempt whom have just changed"
-
 _log = structlog.get_logger()
 
 
@@ -58,6 +46,7 @@ class Looks:
         self._parts = work.parts
         self._reads = reads
         self._units = units
+        self._parties = Parties(work, reads)
         self._open_at = work.clock.now()
         """When the order was last known to have no outcome: it was looked up just before."""
         self._shared = SharedReads(self._look, LONG_PATIENCE_SECONDS)
@@ -154,7 +143,7 @@ class Looks:
             daemonsets=self._reads.daemonsets,
             priority_class=priority_class,
         )
-        return await self._with_parties(wanted, [pod])
+        return await self._parties.preempting(wanted, [pod])
 
     async def _by_its_group(self) -> Proceed | Stop:
         """The order against its fence, its PodGroup, members and nodes; the brake is read too."""
@@ -175,26 +164,8 @@ class Looks:
         if found.unknown:
             return Cancelled("group-gone", found.unknown)
         wanted = Proceed(PreemptorFacts(found.priority or 0, group.namespace))
-        return await self._with_parties(
-            wanted, self._seen[0].values(), None if record is None else record.labels
-        )
-
-    async def _with_parties(
-        self, found: Proceed | Stop, pods: Iterable[Pod | None], labels: Mapping[str, str] | None = None
-    ) -> Proceed | Stop:
-        """Add what rules of who may preempt whom look at. `labels`: of the group that preempts."""
-        if not isinstance(found, Proceed) or not self._table:
-            return found
-        there = [pod for pod in pods if pod is not None]
-        if asks_for_queues(self._table) and (unknown := self._parts.queue_guard.unknown()):
-            raise TemporaryError("unavailable", f"the queues cannot be read: {unknown}")
-        await self._reads.labels_of(pod.metadata.namespace for pod in there)
-        parties = [self._party(pod) for pod in there]
-        if labels is not None:
-            # Of members that differ in nothing that rules look at one stands for all.
-            alike = {(one.priority_class, one.queue): one._replace(labels=labels) for one in parties}
-            parties = [*alike.values()]
-        return Proceed(replace(found.preemptor, parties=tuple(parties)))
+        labels = None if record is None else record.labels
+        return await self._parties.preempting(wanted, self._seen[0].values(), labels)
 
     async def _by_its_queue(self) -> Proceed | Stop:
         """The order against its fence and the queues; the brake is read beside it."""
@@ -246,7 +217,7 @@ class Looks:
             bar = partial(self._bar_of, victim.unit)
             return decide.judge_for_quota(victim, pod, policy.protection, bar, daemonsets, group=group)
         begun = self._units.has_begun(victim.unit)
-        if not begun and (changed := self._unread(pod)) is not None:
+        if not begun and (changed := self._parties.unread(work.preemptor, pod)) is not None:
             return changed
         if pod is not None and self._is_own(victim, pod):
             # The name says so; a plan may have been made before its owner made a group of that name anew.
@@ -260,7 +231,7 @@ class Looks:
             now=work.clock.now(),
             daemonsets=daemonsets,
             group=group,
-            party=self._party(pod) if pod is not None and self._table else UNREAD,
+            party=self._parties.of(pod),
         )
         if not isinstance(verdict, Delete) or pod is None:
             return verdict
@@ -269,7 +240,7 @@ class Looks:
     def judge_as_written(self, victim: Victim) -> Delete | None:
         """Judge a victim by the facts that its order carries; None where it has to be read first."""
         preemptor = self._work.order.preemptor
-        if preemptor is None or self._table:
+        if preemptor is None or self._parties.table:
             return None
         facts = PreemptorFacts(preemptor.priority, preemptor.namespace)
         now, rules = self._work.clock.now(), self._rules(victim, facts)
@@ -296,32 +267,6 @@ class Looks:
     def age(self) -> timedelta:
         """Return how long ago all victims were read."""
         return timedelta.max if self.read_at is None else self._work.clock.now() - self.read_at
-
-    @property
-    def _table(self) -> Table:
-        """The rules of who may preempt whom that are in force."""
-        return self._parts.mode_guard.policy.preemption.table
-
-    def _party(self, pod: Pod) -> Party:
-        """Return a pod as these rules look at it, with what was read last."""
-        metadata = pod.metadata
-        namespace = self._reads.namespaces.get(metadata.namespace)
-        return Party(
-            namespace_labels(metadata.namespace, None) if namespace is None else namespace,
-            metadata.labels or {},
-            pod.spec.priority_class_name or "",
-            self._parts.queue_guard.path_of(pod) if asks_for_queues(self._table) else "",
-            microseconds(pod.status.start_time),
-        )
-
-    def _unread(self, pod: Pod | None) -> Exempt | None:
-        """Return that a pod stays, where a new policy asks for what was not read before it; else None."""
-        table, preemptor = self._table, self._work.preemptor
-        namespaces = {preemptor.namespace, *([] if pod is None else [pod.metadata.namespace])}
-        unread = asks_for_namespaces(table) and not namespaces <= self._reads.namespaces.keys()
-        if table and (unread or not preemptor.parties):
-            return Exempt(PREEMPTION_RULE, _CHANGED)
-        return None
 
     def _rules(self, victim: Victim, preemptor: PreemptorFacts) -> Sequence[Rule]:
         """Return the rules of a victim. What is left of a unit that has begun goes whoever preempts."""
@@ -356,8 +301,4 @@ class Looks:
         goes_with_others = unit in self._units_in_queue or begun
         if found is not None and not (goes_with_others and found.rule in (NOT_IN_QUEUE, NOT_LIMITED)):
             return found
-        if begun or not self._table:
-            return None
-        if asks_for_namespaces(self._table) and pod.metadata.namespace not in self._reads.namespaces:
-            return QuotaExemption(PREEMPTION_RULE, _CHANGED)
-        return kept_from_quotas(self._table, self._party(pod))
+        return None if begun else self._parties.kept_from_quotas(pod)

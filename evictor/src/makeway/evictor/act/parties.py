@@ -1,0 +1,92 @@
+"""The sides of an order as the policy's rules of who may preempt whom look at them, by what was read last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from makeway.core.k8s.importance import microseconds
+from makeway.core.k8s.objects import Pod
+from makeway.core.policy.exemption import PREEMPTION_RULE
+from makeway.core.policy.preemption import (
+    UNREAD,
+    Party,
+    Table,
+    asks_for_namespaces,
+    asks_for_queues,
+    namespace_labels,
+)
+from makeway.core.policy.rules import PreemptorFacts
+from makeway.core.queues.quota_exemption import QuotaExemption, kept_from_quotas
+from makeway.evictor.act.reads import Reads
+from makeway.evictor.act.work import OrderWork
+from makeway.evictor.judge.verdicts import Exempt, Proceed, Stop
+from makeway.evictor.retry import TemporaryError
+
+_CHANGED = "the policy's rules of who may preempt whom have just changed"
+
+
+class Parties:
+    """One order's. A rule that is new asks for what was not read before it: its pods stay until that is."""
+
+    def __init__(self, work: OrderWork, reads: Reads) -> None:
+        self._parts = work.parts
+        self._reads = reads
+
+    @property
+    def table(self) -> Table:
+        """The rules that are in force."""
+        return self._parts.mode_guard.policy.preemption.table
+
+    def of(self, pod: Pod | None) -> Party:
+        """Return a pod as the rules look at it; UNREAD where there is none, or no rule."""
+        if pod is None or not self.table:
+            return UNREAD
+        metadata = pod.metadata
+        namespace = self._reads.namespaces.get(metadata.namespace)
+        return Party(
+            namespace_labels(metadata.namespace, None) if namespace is None else namespace,
+            metadata.labels or {},
+            pod.spec.priority_class_name or "",
+            self._parts.queue_guard.path_of(pod) if asks_for_queues(self.table) else "",
+            microseconds(pod.status.start_time),
+        )
+
+    async def preempting(
+        self, found: Proceed | Stop, pods: Iterable[Pod | None], labels: Mapping[str, str] | None = None
+    ) -> Proceed | Stop:
+        """Add who preempts to what was found of the order. `labels`: of the group that preempts.
+
+        Raises TemporaryError where a rule asks for queues that cannot be read.
+        """
+        if not isinstance(found, Proceed) or not self.table:
+            return found
+        there = [pod for pod in pods if pod is not None]
+        if asks_for_queues(self.table) and (unknown := self._parts.queue_guard.unknown()):
+            raise TemporaryError("unavailable", f"the queues cannot be read: {unknown}")
+        await self._reads.labels_of(pod.metadata.namespace for pod in there)
+        parties = [self.of(pod) for pod in there]
+        if labels is not None:
+            # One member is asked of those that differ in nothing that rules look at.
+            alike = {(one.priority_class, one.queue): one._replace(labels=labels) for one in parties}
+            parties = [*alike.values()]
+        return Proceed(replace(found.preemptor, parties=tuple(parties)))
+
+    def unread(self, preemptor: PreemptorFacts, pod: Pod | None) -> Exempt | None:
+        """Return that a pod stays where the rules ask for what was not read; else None."""
+        namespaces = {preemptor.namespace, *([] if pod is None else [pod.metadata.namespace])}
+        if self.table and (self._lack(namespaces) or not preemptor.parties):
+            return Exempt(PREEMPTION_RULE, _CHANGED)
+        return None
+
+    def kept_from_quotas(self, pod: Pod) -> QuotaExemption | None:
+        """Return which rule keeps a pod from every quota; None where none does."""
+        if not self.table:
+            return None
+        if self._lack({pod.metadata.namespace}):
+            return QuotaExemption(PREEMPTION_RULE, _CHANGED)
+        return kept_from_quotas(self.table, self.of(pod))
+
+    def _lack(self, namespaces: set[str]) -> bool:
+        """Report whether a rule asks for labels of a namespace that was not read."""
+        return asks_for_namespaces(self.table) and not namespaces <= self._reads.namespaces.keys()
