@@ -307,10 +307,9 @@ func (p *preemptor) awaits(leaving []*v1.Pod, node, where string) preemptResult 
 		where, len(leaving), until.UTC().Format(time.RFC3339))}
 }
 
-// nominate marks who is tried as preempting, before the cycle ends and so before any other, and leaves the rest to a goroutine. Where
-// terminating pods alone make the room there is nothing to order, nor where nothing has to leave: the nominations alone place a group
-// then, since the scheduler looked at members one by one, and the plan at all. from: the plan that
-// the candidate is of.
+// nominate marks who is tried as preempting, before the cycle ends and so before any other, and leaves the rest to a goroutine. There is
+// nothing to order where terminating pods alone make the room, nor where no pod has to leave: nominations alone place a group then, since
+// the scheduler looked at members one by one, and the plan at all of them. from: the plan that the candidate is of.
 func (p *preemptor) nominate(chosen *verify.Candidate, from planID) preemptResult {
 	e, room := p.engine, "on node "+chosen.Node
 	if p.group != nil {

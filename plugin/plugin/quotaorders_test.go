@@ -80,15 +80,15 @@ func TestAnOrderOfAQuotaCountsOnTheSubjectOfItsQueueAlone(t *testing.T) {
 	})
 	inflight := w.plugin.engine.inflight
 
-	w.quotaOrder("ord-astray", victim, w.plugin.engine.store.Subjects.Order(wire.KindQuota, "5a1b"))
+	w.quotaOrder("ord-elsewhere", victim, w.plugin.engine.store.Subjects.Order(wire.KindQuota, "5a1b"))
 	w.quotaOrder("ord-quota", victim, "")
 
 	w.eventually("the other is known", func() bool { return inflight.HasOrder("ord-quota") })
 	w.bus.mu.Lock()
-	astray := w.bus.messages[0]
+	misplaced := w.bus.messages[0]
 	w.bus.mu.Unlock()
-	w.plugin.engine.takeOrder(w.ctx, astray)
-	if inflight.HasOrder("ord-astray") {
+	w.plugin.engine.takeOrder(w.ctx, misplaced)
+	if inflight.HasOrder("ord-elsewhere") {
 		t.Error("an order on another subject counts")
 	}
 }

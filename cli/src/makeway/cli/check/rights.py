@@ -24,7 +24,7 @@ from makeway.core.policy.breaker import CONFIGMAP as BREAKER
 from makeway.runtime.kube import Api, ApiError
 
 MAKEWAY: Final = "makeway-system"
-"""Stands for makeway's own namespace in rights, as in the manifests that grant them."""
+"""In place of makeway's own namespace in rights, as in the manifests that grant them."""
 
 KUBE_LEASE: Final = "kube-scheduler"
 _LEASE: Final = "makeway-scheduler"
