@@ -34,13 +34,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 
 
 async def full_nodes(space: Space, *, stay: int) -> None:
-    """Make full nodes for all preemptors; the victims on so many of them stay terminating."""
+    """Make full nodes for all preemptors.
+
+    The victims on so many of them stay terminating. The others' have the preemptors' own priority then, so
+    that only a higher one evicts them: else those go that have started last, by the second.
+    """
     names = [f"n{number:02}" for number in range(HELD + 2)]
     await space.add_nodes(*[make_node(name).cpu(f"{SIZE}m") for name in names])
-    lows = [sized(f"low-{name}", "low", SIZE).on(name) for name in names]
-    await space.run(
-        *[pod.finalizer("test.makeway.dev/stay") if n < stay else pod for n, pod in enumerate(lows)]
-    )
+    staying = [
+        sized(f"low-{name}", "low", SIZE).on(name).finalizer("test.makeway.dev/stay") for name in names[:stay]
+    ]
+    leaving = [sized(f"low-{name}", "mid" if stay else "low", SIZE).on(name) for name in names[stay:]]
+    await space.run(*staying, *leaving)
     await settle()
 
 
