@@ -134,6 +134,13 @@ func (l *Late[Reply]) Keeps(uid types.UID) bool {
 	return l.of[uid].Asked != nil
 }
 
+// Awaits reports whether this question of a preemptor is kept.
+func (l *Late[Reply]) Awaits(uid types.UID, asked *Asked[Reply]) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.of[uid].Asked == asked
+}
+
 // Tell reports whether a preemptor is to be told of an answer that has come: its question is kept, and it was not told before.
 func (l *Late[Reply]) Tell(uid types.UID, asked *Asked[Reply]) bool {
 	l.mu.Lock()

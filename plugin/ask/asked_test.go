@@ -25,6 +25,9 @@ func TestNoMoreLateQuestionsAreKeptThanTheBoundAndEachPreemptorHasOne(t *testing
 	if !late.Keep("a", again, "", tracing.Span{}) || late.Tell("a", first) || late.End("a", first) {
 		t.Error("a preemptor's newer question does not take the place of the older")
 	}
+	if late.Awaits("a", first) || !late.Awaits("a", again) {
+		t.Error("it is not the newer question that is kept")
+	}
 	if !late.Tell("a", again) || late.Tell("a", again) {
 		t.Error("it is told of not once")
 	}

@@ -274,7 +274,7 @@ func (w *inquirer[Reply]) follow(ctx context.Context, asked *ask.Asked[Reply]) {
 	for range ask.LateLasts / activationPause {
 		w.engine.activate(ctx, w.engine.pending(w.pod))
 		goroutines.Sleep(ctx, activationPause)
-		if !w.late.Keeps(w.uid) {
+		if !w.late.Awaits(w.uid, asked) {
 			return
 		}
 	}
