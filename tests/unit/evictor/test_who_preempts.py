@@ -107,6 +107,19 @@ async def test_queues_that_were_never_read_keep_pods_where_rules_ask_for_queues(
     assert world.cluster.deletes() == []
 
 
+async def test_a_rule_that_first_asks_for_queues_spares_what_was_looked_at_before_it() -> None:
+    world = World(*running("a"))
+    world.cluster.put(labelled(world.cluster.pods["urgent"], queue="root.team.a"))
+    world.policy = policy(victims=PartySelector(label_selector=GOLD))
+    by_queue = policy(preemptors=PartySelector(queues=("root.team",)))
+    world.cluster.before("get_pod", "a", lambda: setattr(world, "policy", by_queue))
+
+    outcome = await world.carry_out(make_order("a"))
+
+    assert (outcome.result, outcome.reason) == ("refused", "victim-spared")
+    assert world.cluster.deletes() == []
+
+
 @pytest.mark.parametrize(("path", "goes"), [("root.team", False), ("root.team.b", True)])
 async def test_a_queue_is_the_one_of_the_label(path: str, goes: bool) -> None:
     world = World(a_pod("a").in_queue("root.team.a").build())

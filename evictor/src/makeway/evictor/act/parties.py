@@ -32,6 +32,8 @@ class Parties:
     def __init__(self, work: OrderWork, reads: Reads) -> None:
         self._parts = work.parts
         self._reads = reads
+        self._asked_for_queues = False
+        """Whether a rule did when it was read who preempts."""
 
     @property
     def table(self) -> Table:
@@ -59,11 +61,12 @@ class Parties:
 
         Raises TemporaryError where a rule asks for queues that cannot be read.
         """
+        self._asked_for_queues = asks_for_queues(self.table)
         if not isinstance(found, Proceed) or not self.table:
             return found
         there = [pod for pod in pods if pod is not None]
-        if asks_for_queues(self.table) and (unknown := self._parts.queue_guard.unknown()):
-            raise TemporaryError("unavailable", f"the queues cannot be read: {unknown}")
+        if unknown := self._unknown_queues():
+            raise TemporaryError("unavailable", unknown)
         await self._reads.labels_of(pod.metadata.namespace for pod in there)
         parties = [self.of(pod) for pod in there]
         if labels is not None:
@@ -74,19 +77,27 @@ class Parties:
 
     def unread(self, preemptor: PreemptorFacts, pod: Pod | None) -> Exempt | None:
         """Return that a pod stays where the rules ask for what was not read; else None."""
+        if not self.table:
+            return None
+        asks_anew = asks_for_queues(self.table) and not self._asked_for_queues
         namespaces = {preemptor.namespace, *([] if pod is None else [pod.metadata.namespace])}
-        if self.table and (self._lack(namespaces) or not preemptor.parties):
-            return Exempt(PREEMPTION_RULE, _CHANGED)
-        return None
+        lacking = _CHANGED if asks_anew or not preemptor.parties else self._lacking(namespaces)
+        return Exempt(PREEMPTION_RULE, lacking) if lacking else None
 
     def kept_from_quotas(self, pod: Pod) -> QuotaExemption | None:
         """Return which rule keeps a pod from every quota; None where none does."""
         if not self.table:
             return None
-        if self._lack({pod.metadata.namespace}):
-            return QuotaExemption(PREEMPTION_RULE, _CHANGED)
+        if lacking := self._lacking({pod.metadata.namespace}):
+            return QuotaExemption(PREEMPTION_RULE, lacking)
         return kept_from_quotas(self.table, self.of(pod))
 
-    def _lack(self, namespaces: set[str]) -> bool:
-        """Report whether a rule asks for labels of a namespace that was not read."""
-        return asks_for_namespaces(self.table) and not namespaces <= self._reads.namespaces.keys()
+    def _lacking(self, namespaces: set[str]) -> str:
+        """Return why it is not known what the rules ask for; empty where it is."""
+        if asks_for_namespaces(self.table) and not namespaces <= self._reads.namespaces.keys():
+            return _CHANGED
+        return self._unknown_queues()
+
+    def _unknown_queues(self) -> str:
+        unknown = self._parts.queue_guard.unknown() if asks_for_queues(self.table) else ""
+        return f"the queues cannot be read: {unknown}" if unknown else ""
