@@ -26,9 +26,10 @@ class GangClass:
 
 
 def alike(question: Question) -> Hashable:
-    """Return what members of one class have in common."""
-    requests = tuple(sorted(question.preemptor.requests.items()))
-    return requests, tuple(sorted(question.needs.items())), question.constraints, question.may_preempt
+    """Return what members of one class have in common; their queue is in the labels of `constraints`."""
+    pod, needs = question.preemptor, tuple(sorted(question.needs.items()))
+    requests = tuple(sorted(pod.requests.items()))
+    return requests, needs, question.constraints, question.may_preempt, pod.facts.priority_class
 
 
 @dataclass(frozen=True, slots=True)
