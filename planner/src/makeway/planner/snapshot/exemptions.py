@@ -38,7 +38,7 @@ class Exemptions:
     `queue_exempt_namespaces`: whose pods their queues never hold; makeway's own is where the policy is.
     `rules`: the same for one pod at a time; they see classes as they are when they are asked.
     `table`: the rules of who may preempt whom; `table_version`: another one each time that they are others.
-    `namespaces`: by name; who keeps the queues sets `path_of`, which returns that of a pod's queue.
+    `namespaces`: by name; who keeps the queues sets `path_of`, the queue that a pod's label names.
     `terminating`: the bound pods that are being deleted, by UID; `terminating_version`: another one each time
     that one of them or the policy is.
     """

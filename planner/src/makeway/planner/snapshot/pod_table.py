@@ -53,7 +53,7 @@ class PodTable:
             self.exemptions, self.owners, self.daemonsets, self.groups, budget_set=self.budget_set
         )
         self.queues = QueueUsage(self.units, self.groups)
-        self.exemptions.path_of = self.queues.path_of
+        self.exemptions.path_of = self.queues.labelled_path_of
         self.exclusive_claims: set[Key] = set()
         self.claim_users = ClaimUsers()
         self.signatures = SignatureTable(self.exclusive_claims)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
+from makeway.core.k8s.queue_labels import asked_for
 from makeway.core.queues.placement import place
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.core.queues.usage import Usage
@@ -53,6 +54,12 @@ class QueueUsage:
         """Return the path of a pod's queue, for people; empty where there are no queues."""
         queue = self.queue_of(pod)
         return "" if queue is None else queue.path
+
+    def labelled_path_of(self, pod: PodRecord) -> str:
+        """Return the path of the queue that a pod's label names now, whichever it was placed in."""
+        if self.tree is None:
+            return ""
+        return place(self.tree, asked_for(pod.labels), pod.namespace).queue.path
 
     def number_of(self, pod: PodRecord) -> int:
         """Return the number of a pod's queue, for the columns; NOWHERE where there are no queues."""
