@@ -14,11 +14,11 @@ from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.pod_groups import GroupKey
 from makeway.core.policy.document import Policy
 from makeway.core.policy.facts import PodFacts
-from makeway.core.policy.preemption import Labels, PartySelector, Preemption, PreemptionRule
+from makeway.core.policy.preemption import NAMESPACE_NAME, Labels, PartySelector, Preemption, PreemptionRule
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.commit.removable import removable_pods
 from makeway.planner.plan.gang.planner import plan_gang
-from makeway.planner.plan.gang.question import GangClass, GangQuestion
+from makeway.planner.plan.gang.question import GangClass, GangQuestion, alike
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.snapshot.changes import (
@@ -34,7 +34,7 @@ from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner import manifests
-from unit.planner.building import HIGH, LOW, NOW, ask, make_pod, make_snapshot, refused
+from unit.planner.building import HIGH, LOW, NOW, ask, make_class, make_pod, make_snapshot, refused, scheduled
 from unit.planner.caching import plan
 from unit.planner.test_plan_groups import group, member
 
@@ -64,6 +64,13 @@ def goes(snapshot: Snapshot, preemptor: PodRecord = URGENT) -> bool:
     again = plan(snapshot, ask(preemptor), NOW)
     assert isinstance(found, Plan) == isinstance(again, Plan)
     return isinstance(found, Plan)
+
+
+QUEUES: QueueTree = tree(queue("team", queue("a")), queue("default"))
+
+
+def in_queue(path: str) -> PodRecord:
+    return full(labels={"queue": path}, facts=PodFacts(queue=path))
 
 
 def full(**more: object) -> PodRecord:
@@ -114,14 +121,50 @@ def test_a_namespace_has_its_name_as_a_label_also_before_it_is_seen() -> None:
 
 @pytest.mark.parametrize(("name", "keeps"), [("root.team", True), ("root.team.a", True), ("root.te", False)])
 def test_queues_are_heeded_once_they_are_adopted(name: str, keeps: bool) -> None:
-    snapshot = make_snapshot(["a"], [full(facts=PodFacts(queue="root.team.a"))])
+    snapshot = make_snapshot(["a"], [in_queue("root.team.a")])
     enforce(snapshot, rule(victims=PartySelector(queues=(name,))))
     assert goes(snapshot)
-    queues: QueueTree = tree(queue("team", queue("a")), queue("default"))
 
-    snapshot.apply(Adopt(queues, "queues"))
+    snapshot.apply(Adopt(QUEUES, "queues"))
 
     assert goes(snapshot) != keeps
+
+
+def test_the_queue_of_a_victim_is_the_one_that_its_label_names_now_as_the_evictor_reads_it() -> None:
+    snapshot = make_snapshot(["a"], [in_queue("root.default")])
+    snapshot.apply(Adopt(QUEUES, "queues"))
+    enforce(snapshot, rule(victims=PartySelector(queues=("root.team",))))
+    assert goes(snapshot)
+
+    snapshot.apply(PutPod(in_queue("root.team.a")))
+
+    assert not goes(snapshot)
+    assert snapshot.queues.path_of(snapshot.pods["x"]) == "root.default", "it is charged where it was placed"
+
+
+def test_a_refusal_by_queues_depends_on_them_and_one_by_namespaces_is_asked_again() -> None:
+    source = ("ConfigMap", "makeway-system", "makeway-queues")
+    snapshot = make_snapshot(["a"], [in_queue("root.team.a")])
+    snapshot.apply(Adopt(QUEUES, "queues", source))
+
+    enforce(snapshot, rule(victims=PartySelector(queues=("root.team",))))
+    found = refused(snapshot, ask(URGENT))
+    assert (set(found.depends_on), found.retry_at) == ({SOURCE, source}, None)
+
+    enforce(snapshot, rule(victims=PartySelector(namespace_selector=labelled(**{NAMESPACE_NAME: "default"}))))
+    found = refused(snapshot, ask(URGENT))
+    assert (found.depends_on, found.retry_at) == ((SOURCE,), NOW + timedelta(minutes=1))
+
+
+def test_a_refusal_says_of_which_rules_the_first_end_is() -> None:
+    steady = make_pod("y", "a", LOW, 200, facts=scheduled(40, "steady"))
+    young = make_pod("x", "a", LOW, 300, start_micros=microseconds(NOW - timedelta(seconds=50)))
+    classes = [make_class("steady", HIGH + 1, 100)]
+    snapshot = make_snapshot(["a"], [young, steady], classes=classes)
+    enforce(snapshot, rule("young", action="allow", minimum_run_time=timedelta(seconds=60)))
+
+    spared = "1 pod spared by preemption-rule, 1 pod spared by preemption-toleration"
+    assert f"{spared}, the first of both until 2026-01-01T12:00:09Z" in refused(snapshot, ask(URGENT)).message
 
 
 def test_a_victim_goes_once_it_has_run_long_enough_and_the_refusal_says_when() -> None:
@@ -185,6 +228,7 @@ def test_a_group_preempts_with_the_labels_of_the_group_and_the_class_of_each_mem
     other = make_pod("n", "", HIGH, 300, facts=PodFacts(priority_class="batch"))
     for pod in (one, other):
         snapshot.apply(PutPod(pod))
+    assert alike(ask(one)) != alike(ask(make_pod("n", "", HIGH, 300, facts=PodFacts(priority_class="batch"))))
     asked = GangQuestion("default/gang", (GangClass(ask(one), 1), GangClass(ask(other), 1)), 2)
     wanted = group("gang", whole=False, priority=HIGH)
 

@@ -134,7 +134,7 @@ def _refusal(
         NO_VICTIMS,
         message,
         reasons,
-        retry_at=tried_again(min(ends) + MARGIN if ends else None, kept, node.now),
+        retry_at=tried_again(node.snapshot, min(ends) + MARGIN if ends else None, kept, node.now),
         depends_on=dependencies(
             node.snapshot,
             node.question,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from makeway.core.policy.exemption import DELETE_REFUSED, MIRROR_POD, PREEMPTION_TOLERATION
+from makeway.core.policy.exemption import DELETE_REFUSED, MIRROR_POD, PREEMPTION_RULE, PREEMPTION_TOLERATION
+from makeway.core.policy.preemption import asks_for_queues
 from makeway.planner.plan.constraints.queues import QUEUE_GUARANTEED, QueueMaximum
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET
 from makeway.planner.plan.request import Question
@@ -29,7 +30,8 @@ def dependencies(
     """Return the objects whose change may help, as (kind, namespace, name), at most MOST.
 
     `budgets`: hard ones that keep pods; `limited`: a bound forbids victims. The policy where it keeps pods
-    or forbids victims; the configuration of queues where they do, and the queues that are at their maximum;
+    or forbids victims; the configuration of queues where they do, or a rule asks for queues, and the queues
+    that are at their maximum;
     the budgets that forbid victims, where they are hard; the PriorityClasses by which pods are exempt from
     this preemptor; the pods that the API server refused to delete. O(classes in use).
     """
@@ -38,7 +40,8 @@ def dependencies(
     others = {PREEMPTION_TOLERATION, MIRROR_POD, QUEUE_GUARANTEED, DELETE_REFUSED}
     if source is not None and (limited or exempt.keys() - others):
         found.append(source)
-    if snapshot.queues.source is not None and (maxima or QUEUE_GUARANTEED in exempt):
+    by_queue = PREEMPTION_RULE in exempt and asks_for_queues(snapshot.exemptions.table)
+    if snapshot.queues.source is not None and (maxima or QUEUE_GUARANTEED in exempt or by_queue):
         found.append(snapshot.queues.source)
     found += [("Queue", "", path) for path in dict.fromkeys(limit.queue.path for limit in maxima)]
     if HARD_BUDGET in exempt:

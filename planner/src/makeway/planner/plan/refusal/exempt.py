@@ -10,7 +10,7 @@ from datetime import datetime
 
 import numpy as np
 
-from makeway.core.policy.exemption import DELETE_REFUSED, PREEMPTION_TOLERATION
+from makeway.core.policy.exemption import DELETE_REFUSED, PREEMPTION_RULE, PREEMPTION_TOLERATION
 from makeway.core.policy.rules import PreemptionPair, Verdict, judge
 from makeway.core.text import counted
 from makeway.planner.plan.batch import NodeBatch
@@ -84,9 +84,13 @@ def budget_detail(snapshot: Snapshot, pod: PodRecord) -> str:
 
 
 def exempt_text(counts: Counter[str], ends: str) -> str:
-    """Return how many pods of lower priority stay, by rule; nothing where none does."""
-    parts = []
-    for rule, number in sorted(counts.items()):
-        until = f", the first until {ends}" if ends and rule == PREEMPTION_TOLERATION else ""
-        parts.append(f"{counted(number, 'pod')} spared by {rule}{until}")
-    return ", ".join(parts)
+    """Return how many pods of lower priority stay, by rule; nothing where none does.
+
+    `ends`: when the first of those may be evicted that stay for a time; empty where none does.
+    """
+    timed = [rule for rule in (PREEMPTION_RULE, PREEMPTION_TOLERATION) if rule in counts]
+    first = f", the first{' of both' if len(timed) > 1 else ''} until {ends}" if ends else ""
+    return ", ".join(
+        f"{counted(number, 'pod')} spared by {rule}{first if rule in timed[-1:] else ''}"
+        for rule, number in sorted(counts.items())
+    )

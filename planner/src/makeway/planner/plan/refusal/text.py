@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from makeway.core.k8s.importance import moment_of
 from makeway.core.k8s.resources import CPU, PODS
 from makeway.core.k8s.times import api_time
-from makeway.core.policy.exemption import DELETE_REFUSED
+from makeway.core.policy.exemption import DELETE_REFUSED, PREEMPTION_RULE
+from makeway.core.policy.preemption import asks_for_namespaces
 from makeway.core.text import counted
 from makeway.planner.plan.candidates import EvaluatedBatch
 from makeway.planner.plan.constraints.layers import NO_AFFINITY
@@ -51,6 +52,8 @@ REFUSED_AGAIN = timedelta(minutes=1)
 """When a refusal that pods stay for whose deletion was refused is to be made again."""
 GROUP_AGAIN = timedelta(seconds=15)
 """The same where pods stay because of their groups."""
+NAMESPACE_AGAIN = timedelta(minutes=1)
+"""The same where a rule keeps them that asks for labels of namespaces."""
 _WAITS = {DELETE_REFUSED: REFUSED_AGAIN, POD_GROUP: GROUP_AGAIN}
 _MEBI = 2**20
 
@@ -150,7 +153,7 @@ def refusal(
         reason,
         message,
         dict(sorted(reasons.items())),
-        retry_at=tried_again(retry_at, counts, now),
+        retry_at=tried_again(snapshot, retry_at, counts, now),
         depends_on=dependencies(
             snapshot,
             question,
@@ -165,13 +168,17 @@ def refusal(
     )
 
 
-def tried_again(retry_at: datetime | None, exempt: Mapping[str, int], now: datetime) -> datetime | None:
+def tried_again(
+    snapshot: Snapshot, retry_at: datetime | None, exempt: Mapping[str, int], now: datetime
+) -> datetime | None:
     """Return when to try again, no later than what keeps pods without an event of its own may have ended.
 
     The API server may be asked once more for a delete that it refused, and a group may be another one: no
-    scheduler follows groups for makeway.
+    scheduler follows groups for makeway, nor labels of namespaces.
     """
     waits = [wait for rule, wait in _WAITS.items() if rule in exempt]
+    if PREEMPTION_RULE in exempt and asks_for_namespaces(snapshot.exemptions.table):
+        waits.append(NAMESPACE_AGAIN)
     if not waits:
         return retry_at
     again = now + min(waits)
