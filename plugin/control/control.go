@@ -268,13 +268,18 @@ func (c *Control) put(ctx context.Context, state *wire.ControlState, stream, pub
 	}
 	c.current.Store(&snapshot{state: state, stream: stream})
 	c.taking.Unlock()
-	// A brake changes modes, and a PriorityClass what restricts preemption, without a new policy.
-	c.Changed(before == nil || before.state.PolicyRevision != state.PolicyRevision || before.state.Mode != state.Mode ||
-		!reflect.DeepEqual(before.state.NamespaceModes, state.NamespaceModes) || !reflect.DeepEqual(before.state.Unplanned, state.Unplanned))
+	c.Changed(before == nil || !reflect.DeepEqual(lasting(before.state), lasting(state)))
 	show(state, published)
 	klog.FromContext(ctx).Info("control_in_force", "revision", state.Revision, "mode", state.Mode, "namespace_modes", len(state.NamespaceModes),
 		"policy_revision", state.PolicyRevision, "queues_revision", state.QueuesRevision, "queues", len(state.Queues))
 	return nil
+}
+
+// lasting returns a control state without what changes while policy, brake, queues and PriorityClasses are the same.
+func lasting(state *wire.ControlState) wire.ControlState {
+	lasting := *state
+	lasting.Revision, lasting.Pods, lasting.Settled, lasting.Enforcing = 0, 0, nil, nil
+	return lasting
 }
 
 // putQueues puts the limits of a control state in effect, or takes the gate away.

@@ -6,6 +6,7 @@ import (
 
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/memory"
@@ -49,15 +50,26 @@ func TestARefusedPodIsDueWhenThePolicyThatItDependsOnChanges(t *testing.T) {
 	w := newWorld(t, setup{}, nil)
 	retry, stream := w.plugin.engine.memory.Retries, at(1)
 	w.tells(enforcing(1, func(s *wire.ControlState) { s.PolicyRevision = "first" }), stream)
-	retry.Refuse(waiting, retry.Now(), time.Time{}, []wire.Dependency{{Kind: memory.KindConfigMap, Namespace: "makeway-system", Name: "makeway-policy"}})
+	refuse := func() {
+		retry.Refuse(waiting, retry.Now(), time.Time{}, []wire.Dependency{{Kind: memory.KindConfigMap, Namespace: "makeway-system", Name: "makeway-policy"}})
+	}
 
-	w.tells(enforcing(2, func(s *wire.ControlState) { s.PolicyRevision = "first" }), stream)
+	refuse()
+	w.tells(enforcing(2, func(s *wire.ControlState) { s.PolicyRevision, s.Pods = "first", 30 }), stream)
 	if due := retry.Due(memory.RetryBurst); len(due) != 0 {
 		t.Fatalf("due though the policy is the same: %v", due)
 	}
-	w.tells(enforcing(3, func(s *wire.ControlState) { s.PolicyRevision = "second" }), stream)
-	if due := retry.Due(memory.RetryBurst); len(due) != 1 {
-		t.Fatalf("due after the policy has changed: %v", due)
+	for number, changed := range []func(*wire.ControlState){
+		func(s *wire.ControlState) { s.PolicyRevision = "second" },
+		func(s *wire.ControlState) { s.QueuesRevision = "first" },
+		func(s *wire.ControlState) { s.TolerationsRevision = "17" },
+	} {
+		w.tells(enforcing(int64(3+number), changed), stream)
+		if due := retry.Due(memory.RetryBurst); len(due) != 1 {
+			t.Fatalf("due after change %d: %v", number, due)
+		}
+		retry.Ordered(types.UID(waiting.UID))
+		refuse()
 	}
 }
 

@@ -638,6 +638,7 @@ _CONTROL_FULL: Final = ControlState(
     ),
     enforcing=(EnforcedQuota(path="root.shop.<web>", max={"pods": 20}, need={"pods": 4}),),
     pods=1200,
+    tolerations_revision="4711",
 )
 
 _COMPARISON_MINIMAL: Final = Comparison(

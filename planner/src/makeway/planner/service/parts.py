@@ -153,7 +153,8 @@ class ClusterState:
         if not self.watch.synced:
             return None
         tolerating = self.snapshot.exemptions.tolerating_classes()
-        return self.configuration.control_state(context.mode, context.cluster_uid, tolerating)
+        revision = self.tolerations.revision
+        return self.configuration.control_state(context.mode, context.cluster_uid, tolerating, revision)
 
     def runs(self) -> list[Coroutine[Any, Any, Any]]:
         """Return the coroutines that keep it up to date; each runs for ever."""

@@ -107,6 +107,11 @@ class TolerationKeeper:
         self._watch = ListWatch(api, resource, _RecordHandler(self), observer, patient)
         self._apply()
 
+    @property
+    def revision(self) -> str:
+        """Its resourceVersion as it is in the snapshot; empty where it is not there."""
+        return "" if self._map is None else self._map.metadata.resource_version
+
     async def run(self) -> NoReturn:
         """Follow the record for ever."""
         await self._watch.run()
