@@ -198,11 +198,18 @@ class _Going:
 
 
 def _going(commit: CommitRequest, snapshot: Snapshot, around: Circumstances) -> _Going | Void:
-    """Return what becomes of the pods that a commit names, or why there is no order. O(pods)."""
+    """Return what becomes of the pods that a commit names, or why there is no order.
+
+    With those that have come to their units since the plan, as units are evicted whole. O(pods).
+    """
     victims: list[PodRecord] = []
     awaited: list[Awaited] = []
-    unbound, named = "", set(commit.victims)
-    for uid in (*commit.victims, *(one.uid for one in commit.awaited)):
+    awaits = dict.fromkeys(one.uid for one in commit.awaited)
+    pods = (snapshot.pods[uid] for uid in commit.victims if uid in snapshot.pods)
+    units = {unit.number: unit for pod in pods if (unit := snapshot.groups.unit_of_pod(pod))}
+    mates = (other.uid for unit in units.values() for other in unit.members() if other.uid not in awaits)
+    unbound, named = "", dict.fromkeys((*commit.victims, *mates))
+    for uid in (*named, *awaits):
         pod = snapshot.pods.get(uid)
         if pod is None:
             continue  # it has left
@@ -301,11 +308,6 @@ def _victims(
             return Void(reason="victim-spared", message=message)
         version, closes = versions.get(pod.uid, ""), offer.closing.get(pod.uid)
         victims.append(_victim(removable[pod.uid], version, closes))
-    for unit in {unit.number: unit for pod in going if (unit := snapshot.groups.unit_of_pod(pod))}.values():
-        for other in unit.members():
-            if other.uid not in uids:
-                message = f"pod {_name(other)} belongs to {unit.key}, which is evicted whole or not at all"
-                return Void(reason="unit-incomplete", message=message)
     return tuple(victims)
 
 
