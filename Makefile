@@ -135,9 +135,12 @@ lint-images: $(HADOLINT) #: Lint the Containerfiles
 image-context: setup #: Fill build/image-scheduler, from which images/scheduler/Containerfile is built
 	$(BIN)/python -m makeway.dev.image_context build/image-scheduler
 
-.PHONY: images
-images: image-context #: Build makeway:dev and makeway-scheduler:dev for a cluster on this machine (ENGINE=podman, KUBERNETES=1.36)
+.PHONY: image
+image: #: Build makeway:dev for a cluster on this machine (ENGINE=podman)
 	$(ENGINE) build -t makeway:dev -f images/makeway/Containerfile .
+
+.PHONY: images
+images: image image-context #: The same and makeway-scheduler:dev, on Linux (KUBERNETES=1.36)
 	$(ENGINE) build -t makeway-scheduler:dev -f images/scheduler/Containerfile build/image-scheduler
 
 .PHONY: sbom

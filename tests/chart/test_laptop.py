@@ -1,4 +1,4 @@
-"""docs/kind.md: its images are those that `make images` builds, and its chart and manifests are whole."""
+"""docs/kind.md: its images are those that `make image` and `make images` build, and its chart and manifests are whole."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ def command(name: str) -> list[str]:
     return shlex.split(text.replace("\\\n", " "))
 
 
-def test_it_loads_the_images_that_make_images_builds() -> None:
+@pytest.mark.parametrize(("target", "more"), [("image", []), ("images", ["makeway-scheduler:dev"])])
+def test_it_loads_the_images_that_make_builds(target: str, more: list[str]) -> None:
     done = subprocess.run(
-        ["make", "--dry-run", "images", "ENGINE=engine"],
+        ["make", "--dry-run", target, "ENGINE=engine"],
         cwd=CHECKOUT,
         capture_output=True,
         text=True,
@@ -34,7 +35,8 @@ def test_it_loads_the_images_that_make_images_builds() -> None:
     )
 
     loaded = command("kind load docker-image")[3:-2]
-    assert re.findall(r"engine build -t (\S+)", done.stdout) == loaded
+    assert re.findall(r"engine build -t (\S+)", done.stdout) == [*loaded, *more]
+    assert all(f"`{name}`" in PAGE for name in more)
 
 
 @pytest.mark.parametrize(
