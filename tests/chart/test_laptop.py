@@ -1,4 +1,4 @@
-"""docs/kind.md: its images are those that `make image` and `make images` build, and its chart and manifests are whole."""
+"""docs/kind.md: its images are those that make builds, and its chart and manifests are whole."""
 
 from __future__ import annotations
 
