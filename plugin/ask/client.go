@@ -50,7 +50,7 @@ type Client struct {
 	Groups   *Breaker      // round questions about pod groups: plans for large ones that come too late keep no pod from being planned for
 	Commits  *Breaker      // round commits: what a planner answers is worth no nomination while its orders are not stored
 	History  *History      // of pods that needed plans
-	Seen     *Seen         // how far the scheduler's informers have come
+	Seen     *Seen         // how far the scheduler has come
 	Changed  func()        // is called where the state of a breaker may have changed
 	Least    time.Duration // that a cycle waits
 

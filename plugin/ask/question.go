@@ -30,10 +30,11 @@ func (q Question) same(other Question) bool {
 // View is what a scheduler knows that the API server does not, or not yet. The sets are complete, since another planner may answer the
 // next question.
 type View struct {
-	ClusterUID  string
-	Nominations []wire.Placement
-	Assumed     []wire.Placement
-	Seen        map[string]int64 // how far its informers have come, by resource
+	ClusterUID   string
+	Nominations  []wire.Placement
+	Assumed      []wire.Placement
+	Seen         map[string]int64     // how far its informers have come, by resource
+	OutcomesRead *wire.StreamPosition // nil where it has read none
 }
 
 // How is how one question is asked.
@@ -65,6 +66,7 @@ func (q Question) Request(by How, known View) (*wire.PlanRequest, error) {
 		Seen:                known.Seen,
 		Ahead:               by.Prefetched,
 		IgnoreColumns:       q.Full,
+		OutcomesRead:        known.OutcomesRead,
 	}, nil
 }
 
@@ -92,9 +94,10 @@ func (q GroupQuestion) Request(by How, known View) (*wire.GroupPlanRequest, erro
 		Group: wire.GroupPreemptor{
 			Namespace: q.Group.Namespace, Name: q.Group.Name, UID: string(q.Group.UID), Priority: q.Priority,
 		},
-		MustPlace: int64(q.MustPlace),
-		Topology:  q.Group.Topology,
-		Seen:      known.Seen,
+		MustPlace:    int64(q.MustPlace),
+		Topology:     q.Group.Topology,
+		Seen:         known.Seen,
+		OutcomesRead: known.OutcomesRead,
 	}
 	for i, class := range q.Classes {
 		raw, err := wire.Encode(project(class.Pods[0]))

@@ -4,8 +4,12 @@ import (
 	"maps"
 	"strconv"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/wire"
 )
 
 // Resources whose versions a plan request tells, by the names that planners know them by.
@@ -16,12 +20,13 @@ const (
 	ResourcePriorityClasses = "priorityclasses"
 )
 
-// Seen is how far the scheduler's informers have come. A planner that has not come so far is behind, and
-// what it refuses is not final. Only objects count, no bookmarks: a planner that follows the same objects
-// has either seen one or is behind. Safe for concurrent use.
+// Seen is how far the scheduler's informers have come, and how far it has read the outcomes of orders. A planner that has
+// not come so far is behind, and what it refuses is not final. Only objects count, no bookmarks: a planner that follows the
+// same objects has either seen one or is behind. Safe for concurrent use.
 type Seen struct {
 	mu       sync.Mutex
 	versions map[string]int64
+	outcomes *wire.StreamPosition
 }
 
 func NewSeen() *Seen { return &Seen{versions: map[string]int64{}} }
@@ -42,4 +47,19 @@ func (s *Seen) All() map[string]int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.versions)
+}
+
+// TakeOutcome notes a message of the outcomes' stream. The last one counts, whatever its sequence: a stream that has lost its
+// last messages, or was made anew, is read again.
+func (s *Seen) TakeOutcome(r natsbus.Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.outcomes = &wire.StreamPosition{Created: r.Stream.Format(time.RFC3339Nano), Sequence: int64(r.Sequence)}
+}
+
+// Outcomes is how far the outcomes have been read; nil where there was none.
+func (s *Seen) Outcomes() *wire.StreamPosition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.outcomes
 }

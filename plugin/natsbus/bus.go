@@ -34,7 +34,7 @@ var (
 // Record is one stored message.
 type Record struct {
 	Subject string
-	// Stream is when the stream that holds it was made, where it comes from Follow.
+	// Stream is when the stream that holds it was made.
 	Stream   time.Time
 	Sequence uint64
 	Data     []byte

@@ -34,7 +34,7 @@ func (b *Bus) Last(ctx context.Context, stream, subject string) (message Record,
 	if err != nil {
 		return Record{}, false, fmt.Errorf("last message of %s: %w", subject, err)
 	}
-	return Record{Subject: last.Subject, Sequence: last.Sequence, Data: last.Data}, true, nil
+	return Record{Subject: last.Subject, Stream: handle.CachedInfo().Created, Sequence: last.Sequence, Data: last.Data}, true, nil
 }
 
 // NextEpoch counts a key of a bucket up and returns the new number.

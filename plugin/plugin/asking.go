@@ -89,7 +89,7 @@ func (e *engine) view(except types.UID) (known ask.View, err error) {
 		return known, err
 	}
 	known.Nominations, known.Assumed = e.placements.Lists(e.inflight.Nominated(), except)
-	known.Seen = e.planner.Seen.All()
+	known.Seen, known.OutcomesRead = e.planner.Seen.All(), e.planner.Seen.Outcomes()
 	return known, nil
 }
 

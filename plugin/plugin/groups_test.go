@@ -360,6 +360,8 @@ func TestAQuestionAboutAGangHasClassesOfEqualMembers(t *testing.T) {
 	w, c := gangWorld(t, setup{}, 2, 3, indexed("g1", "0"), indexed("g2", "1"), small)
 	c.group.Placed = []*v1.Pod{on(gangMember("there"), "n1")}
 	c.group.Topology = []string{"zone"}
+	message, position := unreadableOutcome(512)
+	w.plugin.engine.takeOutcome(w.ctx, message)
 
 	w.gang(c)
 
@@ -372,6 +374,9 @@ func TestAQuestionAboutAGangHasClassesOfEqualMembers(t *testing.T) {
 	}
 	if q.MustPlace != 2 || !slices.Equal(q.Topology, []string{"zone"}) || len(q.Placed) != 1 || q.Placed[0].Node != "n1" || q.Group.Priority != high {
 		t.Errorf("question %+v", q)
+	}
+	if q.OutcomesRead == nil || *q.OutcomesRead != position {
+		t.Errorf("outcomes read: %+v", q.OutcomesRead)
 	}
 }
 

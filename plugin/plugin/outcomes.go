@@ -103,6 +103,7 @@ func (e *engine) waitingFor(order *orders.Order) *v1.Pod {
 
 // takeOutcome remembers an outcome and applies it.
 func (e *engine) takeOutcome(ctx context.Context, r natsbus.Record) {
+	e.planner.Seen.TakeOutcome(r)
 	outcome, err := e.store.Signatures.UnwrapOutcome(r.Data, r.Subject)
 	if err != nil {
 		r.Ignore(ctx, err)

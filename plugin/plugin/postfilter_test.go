@@ -707,6 +707,25 @@ func TestRequestsTellHowFarTheInformersHaveCome(t *testing.T) {
 	}
 }
 
+// unreadableOutcome is a message of the outcomes' stream, and how a question tells that it was read.
+func unreadableOutcome(sequence uint64) (natsbus.Record, wire.StreamPosition) {
+	made := time.Date(2026, 1, 30, 8, 15, 0, 123456789, time.UTC)
+	return natsbus.Record{Stream: made, Sequence: sequence, Subject: "makeway.v1.outcomes.ord-x", Data: []byte("{")},
+		wire.StreamPosition{Created: "2026-01-30T08:15:00.123456789Z", Sequence: int64(sequence)}
+}
+
+func TestTheQuestionTellsHowFarTheSchedulerHasReadTheOutcomesWhateverTheySay(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	message, position := unreadableOutcome(512)
+	w.plugin.engine.takeOutcome(w.ctx, message)
+
+	w.cycle(p)
+
+	if read := w.bus.requests[0].OutcomesRead; read == nil || *read != position {
+		t.Errorf("outcomes read: %+v", read)
+	}
+}
+
 func TestAPodThatIsTooLargeToBeAskedAboutIsLeftToTheNextPluginAndSaysNothingOfThePlanner(t *testing.T) {
 	w, p, _ := simple(t, setup{}, func(p *st.PodWrapper) { p.Label("large", strings.Repeat("x", wire.MaxBytes)) })
 

@@ -18,6 +18,7 @@ func (m *PlanRequest) problem() string {
 		present("pod", m.Pod != nil),
 		each("nominations", m.Nominations),
 		each("assumed", m.Assumed),
+		inside("outcomesRead", m.OutcomesRead),
 	)
 }
 
@@ -33,6 +34,13 @@ func (m *Placement) problem() string {
 func (m *Profile) problem() string {
 	return cmp.Or(
 		present("name", m.Name != ""),
+	)
+}
+
+func (m *StreamPosition) problem() string {
+	return cmp.Or(
+		present("created", m.Created != ""),
+		within("sequence", m.Sequence, 0, math.MaxInt64),
 	)
 }
 
@@ -104,6 +112,7 @@ func (m *GroupPlanRequest) problem() string {
 		each("placed", m.Placed),
 		each("nominations", m.Nominations),
 		each("assumed", m.Assumed),
+		inside("outcomesRead", m.OutcomesRead),
 	)
 }
 

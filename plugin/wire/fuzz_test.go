@@ -142,7 +142,7 @@ var mayBeNull = map[string]bool{
 	"ordersInFlight": true, "plan": true, "pod": true, "preemptor": true, "price": true, "quota": true, "refusal": true, "retryAt": true,
 	"rollback": true, "sameNodesAs": true, "sample": true, "unplanned": true, "until": true, "victimsPerOrder": true,
 	"order.group": true, "decision.group": true, "commit.group": true, "groupPlan": true, "storeBy": true, "void": true, "commit-reply.order": true,
-	"facts": true, "scheduledAt": true,
+	"facts": true, "scheduledAt": true, "outcomesRead": true,
 }
 
 // neverNull are fields of messages that may be null in others.

@@ -69,8 +69,10 @@ const (
 // complete sets, no deltas, because another planner may answer the next request. Pod is the
 // v1.Pod as the scheduler sees it. Seen is how far the scheduler's own watches have come, so that a
 // planner knows whether it is behind: by resource (pods, nodes, poddisruptionbudgets) the highest
-// resourceVersion of an object that the scheduler has been told of. Ahead: asked while the scheduler's
-// filters still run, for the nodes that pods alike were asked for; if the pod fits, nothing comes of it.
+// resourceVersion of an object that the scheduler has been told of. OutcomesRead: how far it has read the
+// outcomes of orders; the planner waits a while until it has read as far. Ahead: asked while the
+// scheduler's filters still run, for the nodes that pods alike were asked for; if the pod fits, nothing
+// comes of it.
 // IgnoreColumns: judge no node by its columns; every node of Nodes with a removable pod comes back as
 // `unmodelled`.
 type PlanRequest struct {
@@ -88,6 +90,7 @@ type PlanRequest struct {
 	Seen                map[string]int64 `json:"seen,omitempty"`
 	Ahead               bool             `json:"ahead,omitempty"`
 	IgnoreColumns       bool             `json:"ignoreColumns,omitempty"`
+	OutcomesRead        *StreamPosition  `json:"outcomesRead,omitempty"`
 }
 
 // NodeSelection: A set of nodes, as its members or as all but them, whichever is shorter.
@@ -109,6 +112,14 @@ type Profile struct {
 	Name       string                     `json:"name"`
 	Filters    []string                   `json:"filters,omitempty"`
 	FilterArgs map[string]json.RawMessage `json:"filterArgs,omitempty"`
+}
+
+// StreamPosition: How far a stream has been read. Created: when it was made, as NATS writes that, to the nanosecond.
+//
+// A stream that is made anew counts from 1 again, so only positions of one Created can be compared.
+type StreamPosition struct {
+	Created  string `json:"created"`
+	Sequence int64  `json:"sequence"`
 }
 
 // PlanReply: The planner's answer.
@@ -216,6 +227,7 @@ type GroupPlanRequest struct {
 	Nominations         []Placement      `json:"nominations,omitempty"`
 	Assumed             []Placement      `json:"assumed,omitempty"`
 	Seen                map[string]int64 `json:"seen,omitempty"`
+	OutcomesRead        *StreamPosition  `json:"outcomesRead,omitempty"`
 }
 
 // GroupPreemptor: The PodGroup that room is made for, with the priority that kube-scheduler takes for all its members.

@@ -9,14 +9,14 @@ from datetime import timedelta
 
 from makeway.bus import codec
 from makeway.bus.commit import CommitReply
-from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.bus.messages import EvictionOrder, Outcome, StreamPosition
 from makeway.core.k8s.disruption import lives_on_marked
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.pod_groups import group_of
 from protocol.cluster import Cluster, Delete
 from protocol.inflight import Entry
 from protocol.loop import START
-from protocol.scheduler import LEASE, Scheduler, priority, size
+from protocol.scheduler import LEASE, Question, Scheduler, priority, size
 from protocol.streams import SUBJECTS, Nats, Stored
 from protocol.world import ViolationError, World
 
@@ -299,6 +299,19 @@ class Checker:
                 "a preemptor waits for its order's end",
                 f"{entry.order_id} is begun while {known.order.order_id} lives",
             )
+
+    # ------------------------------------------------------------------------------------ planners
+
+    def planned(self, question: Question, read: StreamPosition | None, waited: bool) -> None:
+        """A planner plans: it has read the outcomes that the scheduler has read, or has waited for them."""
+        seen = question.outcomes_read
+        same_stream = seen is not None and read is not None and read.created == seen.created
+        knows = seen is None or read is None or not same_stream or read.sequence >= seen.sequence
+        self.expect(
+            knows or waited,
+            "a plan knows the outcomes that its scheduler knows",
+            f"{question.preemptor.name}: {read}, not {seen}",
+        )
 
     # ------------------------------------------------------------------------------------ quiescence
 

@@ -35,6 +35,7 @@ from makeway.evictor.judge.verdicts import Cancelled, Proceed
 from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.planner.commit.committer import Committer
 from makeway.planner.commit.judge import Accepted
+from makeway.planner.orders.ledger import Ledger
 from makeway.planner.service.orders.repair import RepairProposer
 from protocol.run import simulate
 from protocol.scheduler import Scheduler
@@ -192,6 +193,10 @@ def _counts_on_unstored() -> Any:
     return patch.object(Committer, "_judged", judged)
 
 
+def _outcomes_unawaited() -> Any:
+    return patch.object(Ledger, "has_read", lambda self, outcomes: True)
+
+
 def _no_limit() -> Any:
     return patch.object(ModeGuard, "too_large", lambda self, order: None)
 
@@ -246,6 +251,12 @@ MUTANTS = (
     Mutant("void-unstored", "a planner answers an unanswered publish without a void", _void_unstored, 1),
     Mutant("judged-once", "a planner stores an order before it sees the nomination", _judged_once, 5),
     Mutant("unstored-awaited", "a planner stores an order that counts on a plan", _counts_on_unstored, 5),
+    Mutant(
+        "outcomes-unawaited",
+        "a planner does not wait for the outcomes that the scheduler has read",
+        _outcomes_unawaited,
+        38,
+    ),
     Mutant("nomination-stays", "a rollback leaves the nomination", _nomination_stays, 3),
     Mutant("marks-stay", "a rollback leaves the marks", _marks_stay, 2),
     Mutant("no-limit", "evictors do not look at the limit of victims", _no_limit, 25),

@@ -31,7 +31,7 @@ from makeway.planner.service.orders.repair import ROUND_SECONDS, RepairProposer
 from protocol.cluster import CLUSTER, NAMESPACE, Cluster
 from protocol.leading import Leading
 from protocol.loop import Process
-from protocol.scheduler import Candidate, Preemptor, Question, priority, size, victim_of
+from protocol.scheduler import PLAN_TIMEOUT_SECONDS, Candidate, Preemptor, Question, priority, size, victim_of
 from protocol.streams import SUBJECTS, Nats, SimulatedBus
 from protocol.world import World
 
@@ -79,6 +79,8 @@ class Planner:
             now=process.now,
         )
         self.plans = 0
+        self.planned: list[Any] = []
+        """Called with each question, how far the outcomes are read, and whether the wait for more is over."""
         self.pods: dict[str, Pod] = {}
         self.nominated = NominatedPods()
         self.committer = Committer(
@@ -216,8 +218,18 @@ class Planner:
     # -------------------------------------------------------------------------------------- a plan
 
     def _answer(self, question: Question, reply: Callable[[list[Candidate]], None]) -> None:
+        self.process.spawn(self._plan_once_read(question, reply))
+
+    async def _plan_once_read(self, question: Question, reply: Callable[[list[Candidate]], None]) -> None:
+        """`Planner.handle`: a ledger behind the scheduler's outcomes is waited for, half the time at most."""
+        loop = self.world.loop
+        read, until = question.outcomes_read, loop.virtual + PLAN_TIMEOUT_SECONDS / 2
+        while (in_time := loop.virtual <= until) and not self.ledger.has_read(read):
+            await self.process.sleep(0.01)
         if not self.follower.synced:
             return
+        for listener in self.planned:
+            listener(question, self.ledger.outcomes_read, not in_time)
         found = self._plan(question)
         self._pledge(question.preemptor, found[0] if found else None)
         self.world.loop.call_later(self.world.latency(), reply, found)

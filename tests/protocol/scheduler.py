@@ -24,6 +24,7 @@ from makeway.bus.messages import (
     OrderedGroup,
     OrderMember,
     Outcome,
+    StreamPosition,
     Victim,
     VictimFacts,
 )
@@ -73,6 +74,7 @@ class Question:
     nodes: tuple[str, ...]
     nominated: dict[str, str]
     assumed: dict[str, str]
+    outcomes_read: StreamPosition | None
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,7 @@ class Scheduler:
         self.reverted: dict[str, str] = {}
         self.failures: dict[str, tuple[int, float]] = {}
         self.epoch: int | None = None
+        self.outcomes_read: StreamPosition | None = None
         self.orders = 0
         self.not_after = 12.0
         self.stored = set[str]()
@@ -138,8 +141,8 @@ class Scheduler:
             self._cycles(),
             self._activator(),
             self._reconcile_forever(),
-            self._follow(SUBJECTS.orders_stream),
-            self._follow(SUBJECTS.outcomes_stream),
+            self._follow_orders(),
+            self._follow_outcomes(),
         ):
             self.process.spawn(task)
 
@@ -372,7 +375,7 @@ class Scheduler:
             self._again(preemptor, paused - now)
             await self._clear_reverted(preemptor)
             return False
-        question = Question(preemptor, tuple(on), places, dict(self.assumed))
+        question = Question(preemptor, tuple(on), places, dict(self.assumed), self.outcomes_read)
         candidates = await self._ask(question)
         if candidates is None:
             self._again(preemptor, 1.0)
@@ -601,12 +604,17 @@ class Scheduler:
 
     # ------------------------------------------------------------------------------------ outcomes
 
-    async def _follow(self, stream: str) -> None:
-        async for message in self.bus.follow(stream, start=Start.beginning()):
-            if stream == SUBJECTS.orders_stream:
-                self._take_order(message.subject, message.data)
-            else:
-                self._take_outcome(message.data)
+    async def _follow_orders(self) -> None:
+        async for message in self.bus.follow(SUBJECTS.orders_stream, start=Start.beginning()):
+            self._take_order(message.subject, message.data)
+
+    async def _follow_outcomes(self) -> None:
+        def told(position: StreamPosition) -> None:
+            self.outcomes_read = position
+
+        stream = SUBJECTS.outcomes_stream
+        async for message in self.bus.follow(stream, start=Start.beginning(), told=told):
+            self._take_outcome(message.data)
 
     def _take_order(self, subject: str, data: bytes) -> None:
         """Adopt an order that this process did not write, where it is alive and its pod is pending."""

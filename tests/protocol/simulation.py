@@ -96,6 +96,7 @@ class Simulation:
         elif kind == "planner":
             planner = Planner(self.world, self.cluster, self.nats, process, lambda: self.mode)
             planner.not_after = self.not_after
+            planner.planned.append(self.checker.planned)
             planner.start()
         else:
             start_evictor(self.world, self.cluster, self.nats, process, self.policy)

@@ -14,6 +14,7 @@ import nats.errors
 
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable
+from makeway.bus.messages import StreamPosition
 from makeway.bus.nats.follow import Start, StreamMessage
 from makeway.bus.streams.configs import ACK_WAIT_SECONDS
 from makeway.bus.subjects import Subjects
@@ -315,7 +316,7 @@ class SimulatedBus(Bus):
         super().__init__(connection, name=f"{name}/{process.identity}", subjects=SUBJECTS)
         self._nats, self._process = nats_, process
 
-    def follow(
+    async def follow(
         self,
         stream: str,
         *,
@@ -323,44 +324,37 @@ class SimulatedBus(Bus):
         caught_up: asyncio.Event | None = None,
         stop_at_end: bool = False,
         restarted: Callable[[], None] | None = None,
+        told: Callable[[StreamPosition], None] | None = None,
         **_: Any,
     ) -> AsyncGenerator[StreamMessage]:
         """Read a stream, each message once and in order, late."""
-        return self._follow(stream, start, caught_up, stop_at_end, restarted)
-
-    async def _follow(
-        self,
-        name: str,
-        start: Start,
-        caught_up: asyncio.Event | None,
-        stop_at_end: bool,
-        restarted: Callable[[], None] | None,
-    ) -> AsyncGenerator[StreamMessage]:
         world, process = self._nats.world, self._process
-        at, made = 0, self._nats.streams[name].made
+        at, made = 0, self._nats.streams[stream].made
         while True:
             await process.run_on()
-            stream = self._nats.streams[name]
+            held = self._nats.streams[stream]
             if world.is_cut(process.name, "nats"):
                 await asyncio.sleep(max(0.01, world.cut[process.name, "nats"] - world.loop.virtual))
                 continue
-            if stream.made != made:
-                at, made = 0, stream.made
+            if held.made != made:
+                at, made = 0, held.made
                 if restarted is not None:
                     restarted()
-            if at < len(stream.messages):
-                batch = stream.messages[at:]
+            if at < len(held.messages):
+                batch = held.messages[at:]
                 await asyncio.sleep(world.latency())
                 await process.run_on()
                 for message in batch:
-                    if stream is not self._nats.streams[name]:
+                    if held is not self._nats.streams[stream]:
                         break
                     at += 1
                     if start.time is None or message.time >= start.time:
                         yield StreamMessage(message.subject, message.sequence, message.time, message.data)
+                    if told is not None:
+                        told(StreamPosition(created=str(made), sequence=message.sequence))
                 continue
             if caught_up is not None:
                 caught_up.set()
             if stop_at_end:
                 return
-            await stream.arrived.wait()
+            await held.arrived.wait()

@@ -191,6 +191,30 @@ async def test_a_planner_that_is_busy_with_a_group_answers_about_pods(bus: Bus) 
     assert (await asked).data == b"GROUP"
 
 
+async def test_a_question_that_waits_holds_up_no_other(bus: Bus) -> None:
+    read = asyncio.Event()
+
+    async def answer(request: bytes, _sender: str) -> bytes:
+        if request == b"waits":
+            await read.wait()
+        return request
+
+    for serve, subject in (
+        (bus.serve_plan, bus.subjects.plan),
+        (bus.serve_group_plan, bus.subjects.plan_group),
+    ):
+        await serve(answer)
+        client = bus.connection.client
+        waiting = asyncio.create_task(client.request(subject, b"waits", timeout=5))
+        await asyncio.sleep(0.05)
+
+        assert (await client.request(subject, b"next", timeout=2)).data == b"next"
+        assert not waiting.done()
+        read.set()
+        assert (await waiting).data == b"waits"
+        read.clear()
+
+
 async def test_who_asks_is_the_same_on_one_connection_and_another_on_another(
     bus: Bus, connect_bus: ConnectBus
 ) -> None:

@@ -9,13 +9,18 @@ from datetime import UTC, datetime
 
 import pytest
 from nats.aio.msg import Msg
+from prometheus_client import CollectorRegistry
 
-from builders_bus import make_order
+from builders_bus import make_order, make_outcome
 from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus import metrics
 from makeway.bus.client import Bus
+from makeway.bus.messages import StreamPosition
 from makeway.bus.nats.batches import Batches
 from makeway.bus.nats.follow import Start, StreamMessage
+from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.orders.ledger import Ledger
+from makeway.planner.service.orders.follower import OrderFollower
 
 pytestmark = pytest.mark.nats
 
@@ -287,6 +292,68 @@ async def test_whoever_reads_along_is_told_up_to_when_all_has_been_read(bus: Bus
 
     assert began < until[0] < until[1] < time.monotonic()
     reading.cancel()
+
+
+async def created(bus: Bus) -> str:
+    info = await bus.jetstream.api(f"STREAM.INFO.{bus.subjects.orders_stream}")
+    return str(info["created"])
+
+
+async def test_whoever_compares_is_told_how_far_the_caller_has_worked(bus: Bus) -> None:
+    await publish(bus, "a", "b")
+    told: list[StreamPosition] = []
+    messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning(), told=told.append)
+    await take(messages, 2)
+    first = await created(bus)
+    assert told == [StreamPosition(created=first, sequence=1)], "the last one is still being worked on"
+    reading = asyncio.create_task(take(messages, 1))
+    while told[-1].sequence < 2:  # noqa: ASYNC110 - what is waited for has no event
+        await asyncio.sleep(0.01)
+
+    await bus.jetstream.api(f"STREAM.DELETE.{bus.subjects.orders_stream}")
+    await bus.ensure_streams()
+    await publish(bus, "c")
+    await reading
+    reading = asyncio.create_task(take(messages, 1))
+    while told[-1].sequence != 1:  # noqa: ASYNC110 - what is waited for has no event
+        await asyncio.sleep(0.01)
+
+    assert told[-1] == StreamPosition(created=await created(bus), sequence=1)
+    assert told[-1].created != first
+    reading.cancel()
+
+
+async def test_what_was_stored_before_the_start_counts_as_worked_on(bus: Bus) -> None:
+    await publish(bus, "a", "b")
+    await asyncio.sleep(0.05)
+    told, read = list[StreamPosition](), asyncio.Event()
+    start = Start.at_time(datetime.now(UTC))
+    messages = bus.follow(bus.subjects.orders_stream, start=start, caught_up=read, told=told.append)
+    reading = asyncio.create_task(take(messages, 1))
+
+    async with asyncio.timeout(15):
+        await read.wait()
+
+    assert told[0] == StreamPosition(created=await created(bus), sequence=2)
+    reading.cancel()
+
+
+async def test_a_ledger_knows_how_far_the_outcomes_were_read_whatever_they_say(bus: Bus) -> None:
+    await bus.publish_outcome(make_outcome(make_order("a")))
+    await bus.jetstream.publish("makeway.v1.outcomes.x", b"\xff", headers={}, timeout_seconds=2)
+    ledger = Ledger()
+    follower = OrderFollower(bus, ledger, PlannerMetrics(CollectorRegistry()), datetime.now(UTC))
+    following = [asyncio.create_task(one) for one in (follower.follow_orders(), follower.follow_outcomes())]
+
+    async with asyncio.timeout(15):
+        while not follower.synced:  # noqa: ASYNC110 - there is no event for both
+            await asyncio.sleep(0.01)
+
+    assert ledger.outcomes_read is not None
+    assert ledger.outcomes_read.sequence == 2
+    for one in following:
+        one.cancel()
+    await asyncio.wait(following)
 
 
 async def test_reading_makes_no_consumer(bus: Bus) -> None:

@@ -70,6 +70,7 @@ class World:
             pods=self.pods,
             classes=PriorityClasses(),
             control=SimpleNamespace(state=None),
+            outcomes=SimpleNamespace(read=None),
             brake=None,
             metrics=NominatorMetrics(CollectorRegistry()),
             writer=SimpleNamespace(cluster_uid="cluster-1"),

@@ -14,6 +14,7 @@ from makeway.bus.messages import (
     Outcome,
     OutcomeResult,
     Preemptor,
+    StreamPosition,
     VictimOutcome,
     VictimResult,
 )
@@ -175,3 +176,26 @@ def test_no_more_victims_are_remembered_than_there_is_room_for(monkeypatch: pyte
     ledger.ordered(order("ord-1", "a", "b", "c"))
 
     assert [uid for uid in "abc" if ledger.names(uid)] == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "read"),
+    [
+        (("a", 7), None, True),
+        (("a", 7), ("a", 7), True),
+        (("a", 7), ("a", 8), False),
+        (("a", 8), ("a", 7), True),
+        (("a", 7), ("b", 8), True),
+        (None, ("a", 8), True),
+    ],
+)
+def test_what_another_has_read_is_compared_within_one_stream(
+    own: tuple[str, int] | None, other: tuple[str, int] | None, read: bool
+) -> None:
+    def position(of: tuple[str, int] | None) -> StreamPosition | None:
+        return None if of is None else StreamPosition(created=of[0], sequence=of[1])
+
+    ledger = Ledger()
+    ledger.outcomes_read = position(own)
+
+    assert ledger.has_read(position(other)) is read

@@ -14,6 +14,7 @@ from nats.aio.msg import Msg
 from makeway.bus import metrics, tracing
 from makeway.bus.components import Components
 from makeway.bus.errors import BusUnavailable
+from makeway.bus.messages import StreamPosition
 from makeway.bus.nats.connection import Connection, ConnectionTimings
 from makeway.bus.nats.follow import Follower, Start, StreamMessage, follow
 from makeway.bus.nats.jetstream import API, JetStream, JetStreamError, translated
@@ -40,8 +41,8 @@ _KEEP_SECONDS = 5.0
 
 _ASK_SECONDS = 1.0
 
-GROUPS_AT_ONCE = 64
-"""Questions about groups in one planner's hands, of which one is planned at a time."""
+PLANS_AT_ONCE = 64
+"""Questions about pods in one planner's hands, and about groups, of which one each is planned at a time."""
 
 COMMITS_AT_ONCE = 512
 """Commits in one planner's hands; most wait for their nominations to be seen."""
@@ -185,7 +186,7 @@ class Bus(Records):
     # ------------------------------------------------------------------------------------ plans
 
     async def serve_plan(self, handler: PlanHandler) -> Responder:
-        """Answer every plan request with `handler`, one at a time.
+        """Answer every plan request with `handler`, to which some are handed at once: one may wait.
 
         The leader alone does, so nothing is shared out: a leader that hangs would keep its share, for as long
         as NATS takes it for connected, from the one that has taken over. Where two lead for a moment, the
@@ -194,14 +195,11 @@ class Bus(Records):
         An error of the handler leaves that request without an answer, which the asker's time-out
         covers; it is logged and counted, and the next request is served.
         """
-        return await self._serve_plan(self.subjects.plan, handler, at_once=1)
+        return await self._serve_plan(self.subjects.plan, handler, PLANS_AT_ONCE)
 
     async def serve_group_plan(self, handler: PlanHandler) -> Responder:
-        """Answer every plan request for a pod group; as `serve_plan`, and beside it.
-
-        Some are handed to `handler` at once: one may wait for what it is about.
-        """
-        return await self._serve_plan(self.subjects.plan_group, handler, at_once=GROUPS_AT_ONCE)
+        """Answer every plan request for a pod group; as `serve_plan`, and beside it."""
+        return await self._serve_plan(self.subjects.plan_group, handler, PLANS_AT_ONCE)
 
     async def _serve_plan(
         self, subject: str, handler: PlanHandler, at_once: int, span: str = "plan"
@@ -217,7 +215,7 @@ class Bus(Records):
         return await self._serve_plan(self.subjects.commit, handler, COMMITS_AT_ONCE, "commit")
 
     async def serve_queues(self, handler: QueueHandler) -> Responder:
-        """Answer questions about queues; as `serve_plan`."""
+        """Answer questions about queues, one at a time; else as `serve_plan`."""
         return await self._serve(
             self.subjects.queues, "queue_request_failed", lambda message: handler(message.data)
         )
@@ -286,16 +284,25 @@ class Bus(Records):
         at_end: Callable[[float], None] | None = None,
         stop_at_end: bool = False,
         restarted: Callable[[], None] | None = None,
+        told: Callable[[StreamPosition], None] | None = None,
     ) -> AsyncGenerator[StreamMessage]:
         """Read a stream in order, each message once, across reconnections; as `makeway.bus.nats.follow`.
 
         `stream`: its name, as in `bus.subjects.orders_stream`. `subjects`: only these, wildcards allowed; all
         where empty. `caught_up`, `at_end`, `stop_at_end`: as there. `restarted`: called where the stream was
-        made anew, or has lost what was read from it; all that it holds is then read again.
+        made anew, or has lost what was read from it; all that it holds is then read again. `told`: called
+        with how far the caller has worked on what the stream holds, whenever that is further.
         """
         subject = "" if stop_at_end else self._passing.get(stream, "")
         follower = Follower(
-            self.connection, self.jetstream, stream, subjects, start, restarted=restarted, passing=subject
+            self.connection,
+            self.jetstream,
+            stream,
+            subjects,
+            start,
+            restarted=restarted,
+            told=told,
+            passing=subject,
         )
         return follow(follower, caught_up=caught_up, at_end=at_end, stop_at_end=stop_at_end)
 

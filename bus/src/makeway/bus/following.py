@@ -17,7 +17,7 @@ import structlog
 from makeway.bus.client import Bus
 from makeway.bus.control import ControlState
 from makeway.bus.errors import Malformed
-from makeway.bus.messages import Outcome
+from makeway.bus.messages import Outcome, StreamPosition
 from makeway.bus.nats.follow import Start
 
 _log = structlog.get_logger()
@@ -93,9 +93,14 @@ async def follow_outcomes(
     take: Callable[[Outcome], None],
     refused: Callable[[], None] = lambda: None,
     caught_up: asyncio.Event | None = None,
+    told: Callable[[StreamPosition], None] | None = None,
 ) -> None:
-    """Have each outcome of a cluster's orders taken; ends with the process. `refused`: not understood."""
-    async for message in bus.follow(bus.subjects.outcomes_stream, start=start, caught_up=caught_up):
+    """Have each outcome of a cluster's orders taken; ends with the process.
+
+    `refused`: called for each that is not understood. `caught_up`, `told`: as of `Bus.follow`.
+    """
+    stream = bus.subjects.outcomes_stream
+    async for message in bus.follow(stream, start=start, caught_up=caught_up, told=told):
         try:
             outcome = bus.signatures.outcome(message.data, message.subject)
         except Malformed as error:

@@ -18,6 +18,7 @@ from makeway.bus.messages import (
     Message,
     Placement,
     Priority,
+    StreamPosition,
     Text,
     Token,
 )
@@ -110,6 +111,7 @@ class GroupPlanRequest(Message, frozen=True):
     nominations: tuple[Placement, ...] = ()
     assumed: tuple[Placement, ...] = ()
     seen: dict[str, Int64] = msgspec.field(default_factory=dict)
+    outcomes_read: StreamPosition | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError where a class has its nodes from one that does not name its own before it."""

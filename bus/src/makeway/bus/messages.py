@@ -96,6 +96,16 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
 # ---------------------------------------------------------------------------------------- parts
 
 
+class StreamPosition(Message, frozen=True):
+    """How far a stream has been read. `created`: when it was made, as NATS writes that, to the nanosecond.
+
+    A stream that is made anew counts from 1 again, so only positions of one `created` can be compared.
+    """
+
+    created: Text
+    sequence: Count
+
+
 class PodRef(Message, frozen=True):
     """One incarnation of a pod. Only `uid` identifies; the names are for people and for URLs."""
 

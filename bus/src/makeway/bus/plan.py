@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from makeway.bus.messages import Awaited, Int64, Message, Placement, Text, Time
+from makeway.bus.messages import Awaited, Int64, Message, Placement, StreamPosition, Text, Time
 from makeway.core.policy.mode import Mode
 
 PlanStatus = Literal["candidates", "refused", "notSynced"]
@@ -57,8 +57,10 @@ class PlanRequest(Message, frozen=True):
     complete sets, no deltas, because another planner may answer the next request. `pod` is the
     v1.Pod as the scheduler sees it. `seen` is how far the scheduler's own watches have come, so that a
     planner knows whether it is behind: by resource (pods, nodes, poddisruptionbudgets) the highest
-    resourceVersion of an object that the scheduler has been told of. `ahead`: asked while the scheduler's
-    filters still run, for the nodes that pods alike were asked for; if the pod fits, nothing comes of it.
+    resourceVersion of an object that the scheduler has been told of. `outcomes_read`: how far it has read the
+    outcomes of orders; the planner waits a while until it has read as far. `ahead`: asked while the
+    scheduler's filters still run, for the nodes that pods alike were asked for; if the pod fits, nothing
+    comes of it.
     `ignore_columns`: judge no node by its columns; every node of `nodes` with a removable pod comes back as
     `unmodelled`.
     """
@@ -77,6 +79,7 @@ class PlanRequest(Message, frozen=True):
     seen: dict[str, Int64] = msgspec.field(default_factory=dict)
     ahead: bool = False
     ignore_columns: bool = False
+    outcomes_read: StreamPosition | None = None
 
 
 class Removable(Message, frozen=True):

@@ -58,6 +58,7 @@ from makeway.bus.messages import (
     Placement,
     Preemptor,
     Rollback,
+    StreamPosition,
     Victim,
     VictimFacts,
     VictimOutcome,
@@ -128,6 +129,7 @@ _VICTIM_B: Final = Victim(
     assumed=True,
     detail="regular, gives cpu 2 of 3 needed; one of 2, at most 10",
 )
+_OUTCOMES_READ: Final = StreamPosition(created="2026-01-30T08:15:00.123456789Z", sequence=512)
 _REFUSAL: Final = Refusal(
     reason="NoVictims",
     message=_ODD_TEXT,
@@ -167,6 +169,7 @@ _REQUEST_FULL: Final = msgspec.structs.replace(
     seen={"nodes": 40_961, "pods": 41_003},
     ahead=True,
     ignore_columns=True,
+    outcomes_read=_OUTCOMES_READ,
 )
 _REPLY_CANDIDATES: Final = PlanReply(
     api_version=API_VERSION,
@@ -227,6 +230,7 @@ _GROUP_REQUEST_FULL: Final = msgspec.structs.replace(
     nominations=(Placement(namespace="shop", name="earlier", uid=_OTHER, node="node-2"),),
     assumed=(Placement(namespace="shop", name="train-0", uid=_BATCH_B, node="node-3"),),
     seen={"nodes": 40_961, "pods": 41_003},
+    outcomes_read=_OUTCOMES_READ,
 )
 _GROUP_REPLY_CANDIDATES: Final = GroupPlanReply(
     api_version=API_VERSION,

@@ -11,7 +11,7 @@ from makeway.nominator.decide import Writer
 from makeway.nominator.metrics import NominatorMetrics
 from makeway.nominator.pending import PendingPods, PriorityClasses
 from makeway.nominator.shadow import ShadowScheduler
-from makeway.nominator.streams import ControlFollower
+from makeway.nominator.streams import ControlFollower, OutcomeFollower
 from makeway.runtime.brake import BrakeReader
 
 
@@ -27,6 +27,7 @@ class NominatorParts:
     pods: PendingPods
     classes: PriorityClasses
     control: ControlFollower
+    outcomes: OutcomeFollower
     brake: BrakeReader
     metrics: NominatorMetrics
     writer: Writer

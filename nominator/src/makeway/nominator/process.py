@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from datetime import UTC, datetime
 from functools import partial
 from typing import Literal
 
@@ -13,9 +12,7 @@ from prometheus_client import REGISTRY
 from makeway.bus.codec import source
 from makeway.bus.component_status import ComponentStatus
 from makeway.bus.errors import BusError
-from makeway.bus.following import follow_outcomes
-from makeway.bus.messages import LIVE_LOOK_BACK, Fence
-from makeway.bus.nats.follow import Start
+from makeway.bus.messages import Fence
 from makeway.core.k8s.event import EventType, Regarding
 from makeway.core.k8s.objects import Pod, PriorityClass
 from makeway.core.policy.external import ANNOTATION, EXTERNAL
@@ -28,7 +25,7 @@ from makeway.nominator.pending import PendingPods, PriorityClasses
 from makeway.nominator.service import Nominator
 from makeway.nominator.shadow import ShadowScheduler
 from makeway.nominator.status import nominator_status
-from makeway.nominator.streams import ControlFollower
+from makeway.nominator.streams import ControlFollower, OutcomeFollower
 from makeway.runtime import garbage
 from makeway.runtime.brake import BrakeMetrics, BrakeReader
 from makeway.runtime.connections import OtherClusterError, connected
@@ -68,6 +65,7 @@ async def run(
         events = EventRecorder(api, "makeway.dev/nominator", identity)
         brake = BrakeReader(api, BrakeMetrics(REGISTRY), metrics, namespace=config.namespace)
         control = ControlFollower(bus, cluster_uid, mode, metrics)
+        outcomes = OutcomeFollower(bus, cluster_uid, metrics)
 
         def refuse_class(item: PriorityClass) -> None:
             if leadership.leading:
@@ -108,6 +106,7 @@ async def run(
                 pods=pods,
                 classes=classes,
                 control=control,
+                outcomes=outcomes,
                 brake=brake,
                 metrics=metrics,
                 writer=Writer(cluster_uid=cluster_uid, source=source("nominator", identity), fence=fence),
@@ -117,7 +116,6 @@ async def run(
         )
 
         pods.changed = nominator.changed
-        since, unread = Start.at_time(datetime.now(UTC) - LIVE_LOOK_BACK), metrics.decode_errors
 
         async def lead() -> None:
             metrics.leading.set(1)
@@ -163,9 +161,7 @@ async def run(
             watched_pods.run(),
             watched_classes.run(),
             control.follow_forever(),
-            follow_outcomes(
-                bus, cluster_uid, since, take=nominator.ended, refused=unread.labels("outcomes").inc
-            ),
+            outcomes.follow_forever(nominator.ended),
             brake.run(),
             events.write_forever(),
             leadership.run(lead),

@@ -54,6 +54,7 @@ class Questions:
         self._metrics = parts.metrics
         self._writer = parts.writer
         self._shadow = parts.shadow
+        self._outcomes = parts.outcomes
         self._quiet_until = 0.0
         self._silences = 0
 
@@ -102,6 +103,7 @@ class Questions:
             pod=msgspec.Raw(decide.as_preemptor(stored.raw, for_filters=self._shadow is not None)),
             nodes=NodeSelection(),
             nominations=nominations,
+            outcomes_read=self._outcomes.read,
         )
 
     def _only_filters(self, what: str) -> NoAnswer:

@@ -1,12 +1,16 @@
-"""The control state, as the nominator follows it on the bus."""
+"""The control state and the outcomes of orders, as the nominator follows them on the bus."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
 
 from makeway.bus.client import Bus
 from makeway.bus.control import ControlState
-from makeway.bus.following import follow_control
+from makeway.bus.following import follow_control, follow_outcomes
+from makeway.bus.messages import LIVE_LOOK_BACK, Outcome, StreamPosition
+from makeway.bus.nats.follow import Start
 from makeway.core.policy.mode import Mode, more_restrictive
 from makeway.nominator.metrics import NominatorMetrics
 
@@ -46,3 +50,24 @@ class ControlFollower:
 
     def _take(self, state: ControlState) -> None:
         self.state = state
+
+
+class OutcomeFollower:
+    """The outcomes of this cluster's orders; `read`: how far their stream has been read, None before that."""
+
+    def __init__(self, bus: Bus, cluster_uid: str, metrics: NominatorMetrics) -> None:
+        self._bus = bus
+        self._cluster_uid = cluster_uid
+        self._metrics = metrics
+        self._start = Start.at_time(datetime.now(UTC) - LIVE_LOOK_BACK)
+        self.read: StreamPosition | None = None
+
+    async def follow_forever(self, take: Callable[[Outcome], None]) -> None:
+        """Have each outcome taken, until the process ends."""
+        refused = self._metrics.decode_errors.labels("outcomes").inc
+        await follow_outcomes(
+            self._bus, self._cluster_uid, self._start, take=take, refused=refused, told=self._told
+        )
+
+    def _told(self, position: StreamPosition) -> None:
+        self.read = position

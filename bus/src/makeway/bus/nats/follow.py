@@ -19,6 +19,7 @@ import structlog
 
 from makeway.bus import metrics
 from makeway.bus.errors import BusUnavailable
+from makeway.bus.messages import StreamPosition
 from makeway.bus.nats.batches import Batches, GapError
 from makeway.bus.nats.connection import Connection
 from makeway.bus.nats.jetstream import JetStream, JetStreamError, StoredMessage, written_time
@@ -75,7 +76,10 @@ class StreamMessage:
 
 
 class Follower:
-    """One reader of one stream; see `follow`. `passing`: subject that it may subscribe to as a wake-up."""
+    """One reader of one stream; see `follow`. `passing`: subject that it may subscribe to as a wake-up.
+
+    `told`: called with how far the stream has been read, whenever that is further.
+    """
 
     def __init__(
         self,
@@ -86,6 +90,7 @@ class Follower:
         start: Start,
         *,
         restarted: Callable[[], None] | None = None,
+        told: Callable[[StreamPosition], None] | None = None,
         passing: str = "",
     ) -> None:
         self._jetstream = jetstream
@@ -93,10 +98,12 @@ class Follower:
         self._subjects = list(subjects)
         self._start = start
         self._restarted = restarted
+        self._told = told
         self._batches = Batches(connection, jetstream, stream)
         self._wake_up = WakeUp(connection, passing)
         self._found = 0
         self._last = 0
+        self._end = 0
         self._created = ""
         self._looked_at = 0.0
         self._trouble = ""
@@ -122,7 +129,7 @@ class Follower:
             await self._look_at_stream()
         batch, more = await self._batches.get(self._request())
         self._found += len(batch)
-        return [_told(one) for one in batch if self._wanted(one)], not more
+        return [_message(one) for one in batch if self._wanted(one)], not more
 
     async def wait(self) -> None:
         """Wait until there may be more."""
@@ -132,6 +139,15 @@ class Follower:
     def read_up_to(self, sequence: int) -> None:
         """Note that all up to here was worked on."""
         self._last = max(self._last, sequence)
+        self._tell(self._last)
+
+    def read_all(self) -> None:
+        """Note that there are no more: what the stream had at the last look is read, or was not asked for."""
+        self._tell(max(self._last, self._end))
+
+    def _tell(self, sequence: int) -> None:
+        if self._told:
+            self._told(StreamPosition(created=self._created, sequence=sequence))
 
     async def drop(self, reason: str, detail: str) -> None:
         """Begin afresh behind what was read, as something is in doubt."""
@@ -179,10 +195,10 @@ class Follower:
             self._start = Start.beginning()
             if self._restarted:
                 self._restarted()
-        self._created = created
+        self._created, self._end = created, last
 
 
-def _told(stored: StoredMessage) -> StreamMessage:
+def _message(stored: StoredMessage) -> StreamMessage:
     return StreamMessage(stored.subject, stored.sequence, stored.time, stored.data, stored.headers)
 
 
@@ -214,6 +230,7 @@ async def follow(
                         if number % _PIECE == 0:
                             await asyncio.sleep(0)
                     if ended:
+                        follower.read_all()
                         if caught_up:
                             caught_up.set()
                         if at_end:

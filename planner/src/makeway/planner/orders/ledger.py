@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from msgspec import structs
 
-from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Outcome, Placement, Void
+from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Outcome, Placement, StreamPosition, Void
 from makeway.planner.orders.breakers import Breakers
 from makeway.planner.orders.failures import OrderEnd, end_of, end_of_void
 from makeway.planner.orders.limits import HeldOrder, LimitedPreemptors, limit_reached, most_orders
@@ -61,13 +61,15 @@ class Ledger:
     deleted. `_settled`: by pod, the order that succeeded and removed it, until the watch shows that.
     `_ended`, `_lately`: as outcomes came, which is about as the orders ended. `_named`: by pod, the end
     of the last order that names it, in the order in which they were read. `read_until`: the time of the
-    monotonic clock before which all orders that were stored have been read. `pauses`: what ended orders say
+    monotonic clock before which all orders that were stored have been read. `outcomes_read`: how far their
+    stream has been read. `pauses`: what ended orders say
     of their preemptors. `pledges`: what answered plans are about to order. `breakers`: whether orders are
     carried out.
     """
 
     def __init__(self, staying: Callable[[str], bool] = _unwatched) -> None:
         self.read_until = 0.0
+        self.outcomes_read: StreamPosition | None = None
         self.pauses = Pauses()
         self.pledges = Pledges(staying)
         self.breakers = Breakers()
@@ -83,6 +85,16 @@ class Ledger:
     def __len__(self) -> int:
         """How many orders are taken for live."""
         return len(self._live)
+
+    def has_read(self, outcomes: StreamPosition | None) -> bool:
+        """Report whether the outcomes that another has read have been read here, as far as can be compared.
+
+        One that follows a stream which was made anew in the meantime counts otherwise.
+        """
+        own = self.outcomes_read
+        if outcomes is None or own is None or own.created != outcomes.created:
+            return True
+        return own.sequence >= outcomes.sequence
 
     def ordered(self, order: EvictionOrder) -> None:
         """Take note of an order that is stored; one whose outcome was read first stays ended."""

@@ -40,10 +40,10 @@ from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.failpoints import failpoint
 
 _LOOK_AGAIN_SECONDS: Final = 0.01
-"""Pause between two looks whether the watch has told of the pods that are asked about."""
+"""Pause between two looks whether what the scheduler has seen has been seen here."""
 
 LONGEST_WAIT_SECONDS: Final = 2.0
-"""How long a question may wait for the watch, whatever time-out it names: it is milliseconds behind."""
+"""How long a question may wait for that, whatever time-out it names: it is milliseconds behind."""
 
 _log = structlog.get_logger()
 
@@ -122,16 +122,21 @@ class Planner:
         began = time.perf_counter()
         left = await self._check(request, sender, now)
         async with search.turn:
+            now = datetime.now(UTC)
             asker, question = self._question(search, request, now)
-            if search.seen(question):
+            if self._has_seen(search, request, question):
                 return await self._plan(search, request, asker, question, now, began=began)
-        # The other groups' plans go on meanwhile.
+        # Other plans go on meanwhile.
         until = began + min(left / 2, LONGEST_WAIT_SECONDS)
-        while not search.seen(question) and time.perf_counter() <= until:  # noqa: ASYNC110 - no signal
+        while not self._has_seen(search, request, question) and time.perf_counter() <= until:  # noqa: ASYNC110 - no signal
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
         async with search.turn:
             now = datetime.now(UTC)
             return await self._plan(search, request, *self._question(search, request, now), now, began=began)
+
+    def _has_seen(self, search: Search[R, Q, A], request: R, question: Q) -> bool:
+        """Report whether what the scheduler knows of the pods asked about, and of orders, is known here."""
+        return search.seen(question) and self._ledger.has_read(request.outcomes_read)
 
     async def _check(self, request: PlanRequest | GroupPlanRequest, sender: str, now: datetime) -> float:
         """Return how many seconds are left for a request that can be planned here and now.
@@ -186,17 +191,20 @@ class Planner:
         """
         planning_since, until = time.perf_counter(), began + request.timeout_milliseconds / 1000
         steps = search.plan(question, now)
-        while (result := next(steps)) is None:
-            await asyncio.sleep(0)
+        while True:
             if time.perf_counter() > until:
                 message = f"the plan was not ready within the plugin's {request.timeout_milliseconds} ms"
                 raise NotPlannedError("tooLate", "TooLate", message)
+            if (result := next(steps)) is not None:
+                break
+            await asyncio.sleep(0)
             self._check_synced()
         seconds = time.perf_counter() - planning_since
         enforced = request.mode == "enforce"
         looked_at_again = held_back = False
         if isinstance(result, PlanRefusal):
-            behind = self._behind(request.seen) or bool(self._snapshot.undecided) or result.reason == NOT_SEEN
+            behind = not self._ledger.has_read(request.outcomes_read) or result.reason == NOT_SEEN
+            behind = behind or self._behind(request.seen) or bool(self._snapshot.undecided)
             behind = behind or (enforced and self._counts_on_pledges(asker, search.asked(question), now))
             first = result
             result = self._stale_refusals.with_retry(first, asker.uid, now, behind=behind)

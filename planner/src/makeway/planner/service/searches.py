@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from prometheus_client import Counter, Histogram
 
@@ -34,8 +33,6 @@ from makeway.planner.snapshot.state import Snapshot
 R = TypeVar("R", bound=PlanRequest | GroupPlanRequest)
 Q = TypeVar("Q", bound=Question | GangQuestion)
 A = TypeVar("A", bound=Plan | GangPlan)
-
-_NO_TURN: Final = nullcontext()
 
 PodsHeldBack: TypeAlias = Callable[[Question, Plan, datetime], Plan | PlanRefusal]
 """Leaves out of a plan for a pod what would continue a preemption loop, and what waits for a node."""
@@ -64,7 +61,7 @@ class Search(Generic[R, Q, A]):
     asked: Callable[[Q], Iterable[Question]]
     seen: Callable[[Q], bool] = lambda _: True
     not_held: Callable[[Asker, Q, A, datetime], A | PlanRefusal] = lambda asker, question, plan, now: plan
-    turn: AbstractAsyncContextManager[object] = _NO_TURN
+    turn: asyncio.Lock
     attempts: Counter
     seconds: Histogram
     sizes: Callable[[A], tuple[str, Mapping[Histogram | Counter, float]]]
@@ -91,7 +88,7 @@ def pod_search(
     metrics: PlannerMetrics,
     hold_back: PodsHeldBack = lambda _, plan, now: plan,
 ) -> PodSearch:
-    """Return the search for a pod. It holds the loop for some 10 ms at most."""
+    """Return the search for a pod: one at a time. It holds the loop for some 10 ms at most."""
     cache, records, first_failures = PlanCache(), PodRecords(), FirstFailures()
 
     def read(request: PlanRequest, leaving: frozenset[str], now: datetime) -> tuple[Asker, Question]:
@@ -130,6 +127,7 @@ def pod_search(
         plan=lambda question, now: answering(snapshot, question, now, cache),
         asked=lambda question: (question,),
         not_held=not_held,
+        turn=asyncio.Lock(),
         attempts=metrics.attempts,
         seconds=metrics.plan_seconds,
         sizes=sizes,

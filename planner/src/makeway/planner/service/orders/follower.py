@@ -11,7 +11,7 @@ import structlog
 
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, Malformed
-from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, Outcome
+from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, Outcome, StreamPosition
 from makeway.bus.nats.follow import Start, StreamMessage
 from makeway.bus.signing.signatures import FAILURES
 from makeway.bus.streams.quarantine import QuarantinedMessage
@@ -85,7 +85,9 @@ class OrderFollower:
     async def follow_outcomes(self) -> None:
         """Note every outcome; quarantine those that cannot be read."""
         stream = self._bus.subjects.outcomes_stream
-        messages = self._bus.follow(stream, start=self._start, caught_up=self._outcomes_read)
+        messages = self._bus.follow(
+            stream, start=self._start, caught_up=self._outcomes_read, told=self._read_outcomes
+        )
         await self._each(messages, "outcomes", self._ended, aside=stream)
 
     async def quarantine_forever(self) -> None:
@@ -107,6 +109,9 @@ class OrderFollower:
     def _read_orders(self, until: float) -> None:
         self._ledger.read_until = until
         self._told_orders_read()
+
+    def _read_outcomes(self, position: StreamPosition) -> None:
+        self._ledger.outcomes_read = position
 
     def _ordered(self, message: StreamMessage) -> None:
         order = self._bus.signatures.order(message.data, message.subject)
