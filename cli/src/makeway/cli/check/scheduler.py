@@ -53,7 +53,7 @@ def judge(where: str, configuration: Mapping[str, Any]) -> list[CheckResult]:
 def _profile(where: str, profile: Mapping[str, Any]) -> CheckResult:
     name = profile.get("schedulerName") or "default-scheduler"
     about = f"{where}, profile {name}"
-    multi, after = _enabled(profile, "multiPoint"), _enabled(profile, "postFilter")
+    multi, after = enabled(profile, "multiPoint"), enabled(profile, "postFilter")
     if not _named(profile):
         return CheckResult(NAME, "warning", f"{about}: without MakeWay; its pods preempt as ever", _MULTI)
     if _PLUGIN not in multi:
@@ -62,7 +62,7 @@ def _profile(where: str, profile: Mapping[str, Any]) -> CheckResult:
         return CheckResult(NAME, "wrong", f"{about}: MakeWay runs after DefaultPreemption, so never", _ORDER)
     if _is_before(_DEFAULT, after):
         return CheckResult(NAME, "wrong", f"{about}: DefaultPreemption is before MakeWay", _ORDER)
-    off = _disabled(profile, "multiPoint") | _disabled(profile, "postFilter")
+    off = disabled(profile, "multiPoint") | disabled(profile, "postFilter")
     if _CLAIMS not in off and (_CLAIMS not in after or after.index(_CLAIMS) > after.index(_PLUGIN)):
         return CheckResult(
             NAME,
@@ -81,7 +81,7 @@ def _profile(where: str, profile: Mapping[str, Any]) -> CheckResult:
             "DefaultPreemption is enabled in postFilter alone, and does not hold pods whose victims leave"
         )
         return CheckResult(NAME, "wrong", f"{about}: {trouble}", _EVERYWHERE)
-    groups = _enabled(profile, "podGroupPostFilter")
+    groups = enabled(profile, "podGroupPostFilter")
     if (kept or _is_before(_DEFAULT, multi)) and (_PLUGIN not in groups or _is_before(_DEFAULT, groups)):
         trouble = "DefaultPreemption is before MakeWay where room is made for pod groups"
         return CheckResult(NAME, "warning", f"{about}: {trouble}", _EVERYWHERE)
@@ -100,14 +100,16 @@ def _is_before(name: str, names: list[str]) -> bool:
 
 
 def _named(profile: Mapping[str, Any]) -> bool:
-    return _PLUGIN in _enabled(profile, "multiPoint") or _PLUGIN in _enabled(profile, "postFilter")
+    return _PLUGIN in enabled(profile, "multiPoint") or _PLUGIN in enabled(profile, "postFilter")
 
 
-def _enabled(profile: Mapping[str, Any], point: str) -> list[str]:
+def enabled(profile: Mapping[str, Any], point: str) -> list[str]:
+    """Return the plugins that a profile enables at an extension point, in order."""
     return _names(profile, point, "enabled")
 
 
-def _disabled(profile: Mapping[str, Any], point: str) -> set[str]:
+def disabled(profile: Mapping[str, Any], point: str) -> set[str]:
+    """Return the plugins that a profile disables at an extension point."""
     return set(_names(profile, point, "disabled"))
 
 
