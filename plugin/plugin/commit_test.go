@@ -81,7 +81,7 @@ func voiding(reason string) func(context.Context, *wire.CommitRequest) (*wire.Co
 }
 
 func TestAVoidTakesTheNominationBackAndThePodIsTriedAgain(t *testing.T) {
-	for _, reason := range []string{"victim-spared", "late", "awaited-order-failed"} {
+	for _, reason := range []string{"victim-spared", "unit-incomplete", "late", "awaited-order-failed"} {
 		t.Run(reason, func(t *testing.T) {
 			w, p, _ := simple(t, setup{}, nil)
 			w.bus.commit = voiding(reason)

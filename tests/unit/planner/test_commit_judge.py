@@ -42,7 +42,7 @@ from makeway.planner.orders.ledger import Ledger
 from makeway.planner.orders.limits import NAMESPACE_SHARE, ORDERS_IN_FLIGHT
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.service.orders.commit_judge import CommitJudge
-from makeway.planner.snapshot.changes import Enforce, PutPod, RemovePod
+from makeway.planner.snapshot.changes import PutPod, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import HIGH, LOW, MID, NOW, S, live_order, make_budget, make_pod, make_snapshot
@@ -264,34 +264,33 @@ def test_an_order_waits_for_what_may_still_come_about(waits_for: str, around: Ci
     assert found.waits_for == waits_for
 
 
-@pytest.mark.parametrize("planned", [("a", "b"), ("a",)])
-def test_a_unit_is_evicted_whole_with_what_has_come_to_it_since_the_plan(planned: tuple[str, ...]) -> None:
+def test_a_unit_goes_whole_or_not_at_all() -> None:
     pods = [PREEMPTOR, member("train", "a", "n1"), member("train", "b", "n2")]
+    leaving_there = [replace(member("train", "a", "n1"), terminating=True), member("train", "b", "n2")]
     seen = cluster([group("train")], pods)
 
-    whole = judged(commit(*planned), seen)
+    whole = judged(commit("a", "b"), seen)
 
+    assert reason(judged(commit("a"), seen)) == "unit-incomplete"
+    assert reason(judged(commit("a", "b"), cluster([group("train")], [PREEMPTOR, *leaving_there]))) == (
+        "victim-spared"
+    )
     assert isinstance(whole, Accepted)
-    assert [(one.uid, one.node) for one in whole.order.victims] == [("a", "n1"), ("b", "n2")]
     assert {one.unit for one in whole.order.victims} == {"PodGroup default/train"}
+    assert {one.node for one in whole.order.victims} == {"n1", "n2"}
 
 
-@pytest.mark.parametrize(
-    ("policy", "in_flight", "never_evict", "why"),
-    [
-        (Policy(limits=PolicyLimits(victims_per_order=1)), {}, False, "too-many-victims"),
-        (Policy(), {"b": "ord-other"}, False, "victim-spared"),
-        (Policy(protection=Protection(never_evict_namespaces=("default",))), {}, True, "victim-spared"),
-    ],
-)
-def test_no_pod_of_a_unit_is_evicted_where_one_that_has_come_to_it_may_not_be(
-    policy: Policy, in_flight: dict[str, str], never_evict: bool, why: str
+@pytest.mark.parametrize(("seconds", "stored"), [(29, True), (31, False)])
+def test_a_pod_that_came_to_a_unit_since_the_plan_is_for_the_evictor_to_judge(
+    seconds: int, stored: bool
 ) -> None:
-    late = member("train", "b", "n2", facts=PodFacts(namespace="default", never_evict=never_evict))
+    late = member("train", "b", "n2", facts=PodFacts(scheduled_micros=microseconds(NOW) - seconds * 10**6))
     seen = cluster([group("train")], [PREEMPTOR, member("train", "a", "n1"), late])
-    seen.apply(Enforce(policy, "r"))
 
-    assert reason(judged(commit("a"), seen, changed(AROUND, in_flight=in_flight))) == why
+    found = judged(commit("a"), seen)
+
+    assert isinstance(found, Accepted) == stored
+    assert not isinstance(found, Accepted) or [one.uid for one in found.order.victims] == ["a"]
 
 
 def test_limits_are_looked_at_before_rules() -> None:

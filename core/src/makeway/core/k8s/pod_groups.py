@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final, TypeAlias
 
 import msgspec
@@ -34,6 +35,9 @@ COMPOSITE_VERSION: Final = "v1alpha3"
 
 MOST_LEVELS: Final = 4
 """Levels of a tree of groups, the PodGroup included: WorkloadMaxTreeDepth of the API."""
+
+LATELY: Final = timedelta(seconds=30)
+"""How long before its order a pod of a unit may have been bound that the plan has not seen."""
 
 Mode: TypeAlias = Mapping[str, object] | str | None
 

@@ -10,19 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from datetime import timedelta
 
 from makeway.bus.messages import EvictionOrder, Victim
 from makeway.core.k8s.objects import Pod
-from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, Membership, group_of, membership
+from makeway.core.k8s.pod_groups import LATELY, GroupKey, GroupRecord, Membership, group_of, membership
 from makeway.evictor.judge.members import Members
 from makeway.evictor.judge.verdicts import Exempt, Refused
 
 POD_GROUP = "pod-group"
 """The rule that keeps a pod since what has to go with it may not go, or is not known."""
-
-LATELY = timedelta(seconds=30)
-"""How long before its order a pod may have been bound that the plan has not seen."""
 
 Find = Callable[[GroupKey], GroupRecord | None]
 

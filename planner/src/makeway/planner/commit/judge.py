@@ -28,8 +28,8 @@ from makeway.bus.messages import (
     Void,
 )
 from makeway.bus.plan import NodeSelection
-from makeway.core.k8s.importance import moment_of
-from makeway.core.k8s.pod_groups import GroupKey
+from makeway.core.k8s.importance import microseconds, moment_of
+from makeway.core.k8s.pod_groups import LATELY, GroupKey
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.facts import NOT_SCHEDULED
 from makeway.core.policy.mode import Mode
@@ -198,18 +198,11 @@ class _Going:
 
 
 def _going(commit: CommitRequest, snapshot: Snapshot, around: Circumstances) -> _Going | Void:
-    """Return what becomes of the pods that a commit names, or why there is no order.
-
-    With those that have come to their units since the plan, as units are evicted whole. O(pods).
-    """
+    """Return what becomes of the pods that a commit names, or why there is no order. O(pods)."""
     victims: list[PodRecord] = []
     awaited: list[Awaited] = []
-    awaits = dict.fromkeys(one.uid for one in commit.awaited)
-    pods = (snapshot.pods[uid] for uid in commit.victims if uid in snapshot.pods)
-    units = {unit.number: unit for pod in pods if (unit := snapshot.groups.unit_of_pod(pod))}
-    mates = (other.uid for unit in units.values() for other in unit.members() if other.uid not in awaits)
-    unbound, named = "", dict.fromkeys((*commit.victims, *mates))
-    for uid in (*named, *awaits):
+    unbound, named = "", set(commit.victims)
+    for uid in (*commit.victims, *(one.uid for one in commit.awaited)):
         pod = snapshot.pods.get(uid)
         if pod is None:
             continue  # it has left
@@ -308,14 +301,28 @@ def _victims(
             return Void(reason="victim-spared", message=message)
         version, closes = versions.get(pod.uid, ""), offer.closing.get(pod.uid)
         victims.append(_victim(removable[pod.uid], version, closes))
+    for unit in {unit.number: unit for pod in going if (unit := snapshot.groups.unit_of_pod(pod))}.values():
+        for other in unit.members():
+            if other.uid not in uids and not _is_late(other, around.now):
+                message = f"pod {_name(other)} belongs to {unit.key}, which is evicted whole or not at all"
+                return Void(reason="unit-incomplete", message=message)
     return tuple(victims)
 
 
+def _is_late(pod: PodRecord, now: datetime) -> bool:
+    """Report whether a pod was bound so lately that the plan may not know it: evictors decide over it."""
+    since = pod.facts.scheduled_micros
+    return since != NOT_SCHEDULED and since >= microseconds(now - LATELY)
+
+
 def _is_there(pod: PodRecord, unit: WholeGroup | None, node: str, snapshot: Snapshot) -> bool:
-    """Report whether a pod is on a pod's node, or of a unit that has one there; of a group's, on any."""
+    """Report whether a pod is on a pod's node, or of a unit that has one there; of a group's, on any.
+
+    One that is terminating is no part of its unit any more.
+    """
     if not node:
         return pod.node in snapshot.rows
-    return pod.node == node or (unit is not None and snapshot.rows[node] in unit.rows)
+    return pod.node == node or (unit is not None and any(one.node == node for one in unit.members()))
 
 
 def _victim(removable: RemovablePod, version: str, closes: ClosedDomain | None) -> Victim:
