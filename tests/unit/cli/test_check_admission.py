@@ -85,7 +85,10 @@ class Reviews:
         return name
 
 
-@pytest.mark.parametrize("look", LOOKS, ids=lambda look: look.what)
+HINTS = [one for one in LOOKS if not one.remedy]
+
+
+@pytest.mark.parametrize("look", [one for one in LOOKS if one not in HINTS], ids=lambda look: look.what)
 async def test_what_the_user_may_not_look_at_is_not_known_and_another_error_is_raised(
     look: Look[CheckedCluster],
 ) -> None:
@@ -100,6 +103,14 @@ async def test_what_the_user_may_not_look_at_is_not_known_and_another_error_is_r
             (result,) = await look.results(at)
             assert (result.name, result.state, result.detail) == (look.what, "unknown", "you may not")
             assert result.remedy.startswith("ask ")
+
+
+@pytest.mark.parametrize("status", [403, 404, 500])
+async def test_a_hint_says_nothing_of_what_the_user_may_not_look_at_nor_of_another_error(status: int) -> None:
+    at = CheckedCluster(cast("Api", Refusing(status)), "makeway-system", Form(), replaced=False)
+
+    assert [one.what for one in HINTS] == ["scheduler packing"]
+    assert [list(await one.results(at)) for one in HINTS] == [[]]
 
 
 class Silent:

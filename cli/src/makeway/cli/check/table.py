@@ -41,7 +41,7 @@ At = TypeVar("At", CheckedCluster, CheckedBus)
 
 @dataclass(frozen=True)
 class Look(Generic[At]):
-    """One thing to look at. remedy: where the user may not, or NATS does not answer.
+    """One thing to look at. remedy: where the user may not, or NATS does not answer; a hint has none.
 
     evicts: only where something evicts pods.
     """
