@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from makeway.core.queues.amounts import Amounts
 from makeway.core.queues.quota import QuotaPlan, planning_quota
-from makeway.core.queues.tree import QueueSpec, QueueTree
+from makeway.core.queues.tree import PreemptionPolicy, QueueSpec, QueueTree
 from makeway.core.queues.usage import Usage
 from makeway.core.queues.victims import run_to_end
 from makeway.core.unit import GROUP_RANK, POD_RANK, Unit, whole
@@ -21,6 +21,7 @@ def queue(
     delay_seconds: int = 1,
     miss: int = 100,
     namespaces: tuple[str, ...] | None = None,
+    policy: PreemptionPolicy | None = None,
 ) -> QueueSpec:
     """A queue; plain numbers are memory."""
     return QueueSpec(
@@ -30,13 +31,17 @@ def queue(
         delay=timedelta(seconds=delay_seconds),
         miss_percent=miss,
         namespaces=namespaces,
+        preemption_policy=policy,
         children=children,
     )
 
 
-def tree(*queues: QueueSpec, maximum: int | None = None, quota_preemption: bool = True) -> QueueTree:
+def tree(
+    *queues: QueueSpec, maximum: int | None = None, quota_preemption: bool = True, reclaim: bool = False
+) -> QueueTree:
     """A tree of these queues under root."""
-    return QueueTree.of(queue("root", *queues, maximum=maximum), quota_preemption=quota_preemption)
+    root = queue("root", *queues, maximum=maximum)
+    return QueueTree.of(root, quota_preemption=quota_preemption, reclaim=reclaim)
 
 
 def _amounts(amounts: int | Amounts) -> Amounts:

@@ -102,12 +102,62 @@ def test_what_has_no_meaning_here_is_accepted_and_named() -> None:
     named = [warning.partition(" ")[0] for warning in warnings if "meaning" in warning]
     assert named == [
         "partitions[0].placementrules",
-        "partitions[0].preemption.enabled",
         "partitions[0].queues[0].submitacl",
         'partitions[0].queues[0].queues[0].queues[0].properties["application.sort.policy"]',
         'partitions[0].queues[0].queues[0].queues[0].properties["priority.offset"]',
     ]
     assert "of root.team-a.batch" in [one for one in warnings if "meaning" in one][-1]
+
+
+GUARANTEED = "queues: [{name: a, resources: {guaranteed: {vcore: 1}}}, {name: b}]"
+
+
+def with_preemption(preemption: str, queues: str = GUARANTEED) -> Queues:
+    return parse_queues(f"partitions: [{{preemption: {{{preemption}}}, {queues}}}]", "queues.yaml")
+
+
+def test_queues_take_back_what_others_use_only_where_that_is_turned_on() -> None:
+    assert with_preemption("enabled: true").tree.reclaim
+    assert not with_preemption("enabled: false").tree.reclaim
+    assert not with_preemption("quotapreemptionenabled: true").tree.reclaim
+
+
+def test_owners_of_a_file_without_the_switch_learn_what_a_guarantee_does_not_do_here() -> None:
+    (warning,) = with_preemption("").warnings
+
+    assert "guaranteed of root.a keeps the queue's own pods and, unlike in YuniKorn, takes nothing" in warning
+    assert not with_preemption("enabled: true").warnings
+    assert not with_preemption("enabled: false").warnings
+    assert not with_preemption("", "queues: [{name: a}]").warnings
+
+
+def test_reclaim_without_a_guarantee_and_limits_of_reclaim_without_it_are_warned_of() -> None:
+    fenced = "queues: [{name: a, properties: {preemption.policy: fence}}]"
+
+    assert "no queue has a guarantee" in with_preemption("enabled: true", fenced).warnings[0]
+    assert (
+        "preemption.policy of root.a has no effect" in with_preemption("enabled: false", fenced).warnings[0]
+    )
+
+
+def test_a_fence_is_of_its_own_queue_and_what_is_disabled_of_all_below_it() -> None:
+    tree = below_root(
+        """
+        name: a
+        properties: {preemption.policy: Fence}
+        queues: [{name: b}]
+        """,
+        """
+        name: c
+        properties: {preemption.policy: disabled}
+        queues: [{name: d}, {name: e, properties: {preemption.policy: default}}]
+        """,
+    ).tree
+
+    assert [queue.path for queue in tree if queue.fenced] == ["root.a"]
+    assert [queue.path for queue in tree if not queue.lends] == ["root.c", "root.c.d"]
+    with pytest.raises(ConfigError, match="write default, fence or disabled"):
+        below_root("{name: a, properties: {preemption.policy: never}}")
 
 
 def test_quota_preemption_is_off_unless_it_is_turned_on() -> None:

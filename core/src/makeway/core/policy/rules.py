@@ -35,6 +35,9 @@ LOWER_GROUP_PRIORITY: Final = "lower-group-priority"
 
 SYSTEM_CRITICAL: Final = "system-critical"
 
+RECLAIM: Final = "reclaim"
+"""The rule by which a pod of equal priority goes: the preemptor's queue takes back what it guarantees."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -67,27 +70,33 @@ class PreemptorFacts:
 class PreemptionPair:
     """What rules look at: the pod that needs room, the pod that might go, and the time.
 
-    `party`: the victim as the policy's `preemption` looks at it.
+    `party`: the victim as the policy's `preemption` looks at it. `reclaimed`: what the preemptor's queue
+    takes back with it, for a person to read; empty where nothing.
     """
 
     preemptor: PreemptorFacts
     victim: PodFacts
     now: datetime
     party: Party = UNREAD
+    reclaimed: str = ""
 
 
 Rule = Callable[[PreemptionPair], Verdict]
 
 
 def lower_rule(victim: PodFacts, preemptor_priority: int) -> str:
-    """Return the rule by which a pod is lower than a preemptor: by itself, or by its groups."""
+    """Return the rule by which a pod goes: it is lower by itself, or by its groups, or is reclaimed."""
+    if victim.priority >= preemptor_priority:
+        return RECLAIM
     return LOWER_PRIORITY if victim.by_itself < preemptor_priority else LOWER_GROUP_PRIORITY
 
 
 def lower_priority(pair: PreemptionPair) -> Verdict:
-    """Allow only pods of lower priority than the preemptor, as kube-scheduler does."""
+    """Allow only pods of lower priority than the preemptor, as kube-scheduler does, and reclaimed ones."""
     victim, preemptor = pair.victim.priority, pair.preemptor.priority
     removable = victim < preemptor
+    if not removable and pair.reclaimed:
+        return Verdict(True, RECLAIM, pair.reclaimed)
     return Verdict(removable, LOWER_PRIORITY, f"{victim} {'<' if removable else '>='} {preemptor}")
 
 

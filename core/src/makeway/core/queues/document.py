@@ -19,6 +19,7 @@ from makeway.core.policy.document import NamespaceOrAll
 
 DELAY: Final = "quota.preemption.delay"
 MISS: Final = "quota.preemption.miss"
+POLICY: Final = "preemption.policy"
 
 Amount = Annotated[
     str, Meta(extra={"expected": "an amount such as 10, 500m (of vcore) or 20Gi", "read": str})
@@ -68,7 +69,9 @@ class QueueEntry(QueuesSection, frozen=True):
         namespaces: The namespaces whose pods may use this queue and those below it; `"*"` for every one.
             Absent: as the queue above, and everybody may use root.
         properties: As in YuniKorn; those that mean something here are `quota.preemption.delay` and
-            `quota.preemption.miss`, as under `resources`.
+            `quota.preemption.miss`, as under `resources`, and `preemption.policy`, for reclaim alone: with
+            `fence` this queue and those below it take nothing back from queues outside it; with `disabled`
+            no other queue takes back what this one and those below it use; `default` ends that below.
         queues: The queues below it. Pods run in queues that have none.
         maxapplications: Accepted, without a meaning here.
         adminacl: Accepted, without a meaning here.
@@ -95,7 +98,8 @@ class PartitionPreemption(QueuesSection, frozen=True):
 
     Attributes:
         quotapreemptionenabled: Whether a lowered `max` evicts running pods at all.
-        enabled: Accepted, without a meaning here: whether makeway preempts is said by the policy's mode.
+        enabled: Whether a queue below its guarantee takes back what others use of it: its pods displace pods
+            of equal priority in queues above theirs. Absent: no. Preemption by priority is on in any case.
     """
 
     quotapreemptionenabled: bool = False
@@ -143,7 +147,6 @@ class QueuesFile(QueuesSection, frozen=True):
 _NO_MEANING: Final = {
     QueueEntry: ("maxapplications", "adminacl", "submitacl", "childtemplate", "limits"),
     Partition: ("placementrules", "limits", "nodesortpolicy", "usergroupresolver"),
-    PartitionPreemption: ("enabled",),
 }
 
 
@@ -153,4 +156,4 @@ def ignored(part: QueuesSection) -> Iterator[str]:
         if getattr(part, name) not in (None, "", [], {}):
             yield name
     if isinstance(part, QueueEntry):
-        yield from (f'properties["{name}"]' for name in part.properties if name not in (DELAY, MISS))
+        yield from (f'properties["{name}"]' for name in part.properties if name not in (DELAY, MISS, POLICY))

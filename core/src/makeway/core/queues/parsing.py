@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Final, get_args
 
 from makeway.core.config.document import Document, Problem, read
 from makeway.core.config.duration import EXPECTED, parse_duration
 from makeway.core.config.shapes import join_path
 from makeway.core.queues.amounts import AmountError, parse_amount, resource_name
 from makeway.core.queues.checks import check
-from makeway.core.queues.document import DELAY, MISS, QueueEntry, QueuesFile, ignored
+from makeway.core.queues.document import DELAY, MISS, POLICY, QueueEntry, QueuesFile, ignored
 from makeway.core.queues.tree import (
     DEFAULT_PATH,
     EVICT_WHAT_IS_POSSIBLE,
@@ -20,6 +20,7 @@ from makeway.core.queues.tree import (
     ROOT,
     UNPLACED,
     UNPLACED_PATH,
+    PreemptionPolicy,
     QueueSpec,
     QueueTree,
 )
@@ -56,8 +57,22 @@ def parse_queues(text: str, source: str) -> Queues:
     partition = document.value.partitions[0]
     limited = any(spec.maximum for spec in _all(root))
     hold = limited if partition.unplaced is None else partition.unplaced == "hold"
-    tree = QueueTree.of(root, quota_preemption=partition.preemption.quotapreemptionenabled, hold=hold)
-    return Queues(tree, (*reading.warnings, *_delays(tree), *_open(tree, limited=limited, hold=hold)))
+    preemption = partition.preemption
+    tree = QueueTree.of(
+        root,
+        quota_preemption=preemption.quotapreemptionenabled,
+        hold=hold,
+        reclaim=bool(preemption.enabled),
+    )
+    return Queues(
+        tree,
+        (
+            *reading.warnings,
+            *_delays(tree),
+            *_reclaim(tree, preemption.enabled),
+            *_open(tree, limited=limited, hold=hold),
+        ),
+    )
 
 
 def _all(spec: QueueSpec) -> Iterator[QueueSpec]:
@@ -82,6 +97,25 @@ def _open(tree: QueueTree, *, limited: bool, hold: bool) -> Iterator[str]:
         yield (
             f"{DEFAULT_PATH} has no max: pods in it are not limited"
             f"{'' if hold else ', and any pod gets there by a label that names no queue'}; give it one"
+        )
+
+
+def _reclaim(tree: QueueTree, enabled: bool | None) -> Iterator[str]:
+    """Return where guarantees, or what limits reclaim, do less than in YuniKorn."""
+    guaranteed = [queue.path for queue in tree if queue.guaranteed]
+    if guaranteed and enabled is None:
+        yield (
+            f"guaranteed of {_some(guaranteed)} keeps the queue's own pods and, unlike in YuniKorn, takes "
+            "nothing back from queues above theirs; set partitions[0].preemption.enabled to true for that, "
+            "or to false"
+        )
+    if enabled and not guaranteed:
+        yield "partitions[0].preemption.enabled has no effect: no queue has a guarantee to take back"
+    limited = [queue.path for queue in tree if queue.fenced or not queue.lends]
+    if limited and not tree.reclaim:
+        yield (
+            f"{POLICY} of {_some(limited)} has no effect: it limits what queues take back; set "
+            "partitions[0].preemption.enabled to true, or leave it out"
         )
 
 
@@ -162,6 +196,7 @@ class _Reading:
             delay=self._delay(entry, where, path),
             miss_percent=self._miss(entry, where),
             namespaces=self._namespaces(entry, where),
+            preemption_policy=self._preemption_policy(entry, where),
             children=self._queues(entry.queues, f"{where}.queues", path),
         )
 
@@ -211,6 +246,16 @@ class _Reading:
         if miss is not None and int(text) != miss:
             self._refuse(path, "is not the value under resources", "keep one of the two")
         return int(text)
+
+    def _preemption_policy(self, entry: QueueEntry, where: str) -> PreemptionPolicy | None:
+        text = entry.properties.get(POLICY)
+        for known in get_args(PreemptionPolicy):
+            if text is None or text.lower() == known:
+                return None if text is None else known
+        self._refuse(
+            join_path(f"{where}.properties", POLICY), "is no policy", "write default, fence or disabled"
+        )
+        return None
 
     def _namespaces(self, entry: QueueEntry, where: str) -> tuple[str, ...] | None:
         if entry.namespaces is None:

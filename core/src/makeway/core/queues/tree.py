@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Final
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from makeway.core.queues.amounts import Amounts
+
+PreemptionPolicy: TypeAlias = Literal["default", "fence", "disabled"]
+"""What a queue's `preemption.policy` says, as in YuniKorn; `disabled` is inherited, `fence` is not."""
 
 ROOT: Final = "root"
 DEFAULT: Final = "default"
@@ -31,7 +34,7 @@ class QueueSpec:
 
     `guaranteed`, `maximum`: only what is named; a guarantee of 0 is none. `delay`: from a lowered maximum
     to evictions, NEVER for none. `miss_percent`: how much of the need may be left over. `namespaces`: whose
-    pods may use it; None is inherited.
+    pods may use it; None is inherited. `preemption_policy`: as Queue's `fenced` and `lends`.
     """
 
     name: str
@@ -40,6 +43,7 @@ class QueueSpec:
     delay: timedelta = NEVER
     miss_percent: int = EVICT_WHAT_IS_POSSIBLE
     namespaces: tuple[str, ...] | None = None
+    preemption_policy: PreemptionPolicy | None = None
     children: tuple[QueueSpec, ...] = ()
 
 
@@ -49,7 +53,8 @@ class Queue:
 
     `number`: its place in the tree's order; `parent`: the parent's, -1 for root. `line`: the numbers of
     the queue and its ancestors, itself first. `below`: the number after the last of its subtree, so that
-    the subtree is `range(number, below)`. `namespaces`: whose pods may use it, empty for any.
+    the subtree is `range(number, below)`. `namespaces`: whose pods may use it, empty for any. `fenced`: it
+    and those below it take nothing back from outside. `lends`: others may take back what its pods hold.
     """
 
     path: str
@@ -63,6 +68,8 @@ class Queue:
     delay: timedelta
     miss_percent: int
     namespaces: frozenset[str]
+    fenced: bool = False
+    lends: bool = True
 
     @property
     def is_leaf(self) -> bool:
@@ -80,15 +87,19 @@ class QueueTree:
     """All queues, each followed by its subtree. `quota_preemption`: whether it is on at all.
 
     `named`: the namespaces that the tree knows, by a queue's list or by a queue below root of that name.
+    `reclaim`: whether queues below their guarantees take back what others use of them.
     """
 
     queues: tuple[Queue, ...]
     numbers: Mapping[str, int]
     quota_preemption: bool
     named: frozenset[str] = frozenset()
+    reclaim: bool = False
 
     @classmethod
-    def of(cls, root: QueueSpec, *, quota_preemption: bool = True, hold: bool = False) -> QueueTree:
+    def of(
+        cls, root: QueueSpec, *, quota_preemption: bool = True, hold: bool = False, reclaim: bool = False
+    ) -> QueueTree:
         """Number a tree. `root.default` is added where it is missing: for every namespace, without limits.
 
         `hold`: pods that no queue takes are held, by a queue for them that has no room. O(queues · depth).
@@ -98,12 +109,13 @@ class QueueTree:
         if root.name != ROOT:
             raise ValueError(f"the topmost queue is {ROOT}, not {root.name}")
         queues: list[Queue | None] = []
-        _number(_with_added(root, hold=hold), "", (), frozenset(), queues)
+        _number(_with_added(root, hold=hold), "", (), _INHERITED, queues)
         made = tuple(queue for queue in queues if queue is not None)
         named = {queue.path.removeprefix(f"{ROOT}.") for queue in made if queue.depth == 1}
         named -= {DEFAULT, UNPLACED}
         named.update(*(queue.namespaces for queue in made))
-        tree = cls(made, {queue.path: queue.number for queue in made}, quota_preemption, frozenset(named))
+        numbers = {queue.path: queue.number for queue in made}
+        tree = cls(made, numbers, quota_preemption, frozenset(named), reclaim)
         if len(tree.numbers) != len(made):
             raise ValueError("two queues have one path")
         if not tree.at(DEFAULT_PATH).is_leaf:
@@ -145,22 +157,24 @@ def _with_added(root: QueueSpec, *, hold: bool) -> QueueSpec:
         added.append(QueueSpec(name=UNPLACED, maximum={"pods": 0}, namespaces=()))
     if not added:
         return root
-    return QueueSpec(
-        name=root.name,
-        guaranteed=root.guaranteed,
-        maximum=root.maximum,
-        delay=root.delay,
-        miss_percent=root.miss_percent,
-        namespaces=root.namespaces,
-        children=(*root.children, *added),
-    )
+    return replace(root, children=(*root.children, *added))
+
+
+class _Inherited(NamedTuple):
+    """What a queue has from the one above, where it says nothing itself."""
+
+    namespaces: frozenset[str]
+    lends: bool
+
+
+_INHERITED: Final = _Inherited(frozenset(), True)
 
 
 def _number(
     spec: QueueSpec,
     above: str,
     line: tuple[int, ...],
-    inherited: frozenset[str],
+    inherited: _Inherited,
     queues: list[Queue | None],
 ) -> int:
     """Enter a queue and its subtree; return its number."""
@@ -168,8 +182,12 @@ def _number(
     queues.append(None)
     path = f"{above}.{spec.name}" if above else spec.name
     own = (number, *line)
-    namespaces = inherited if spec.namespaces is None else frozenset(spec.namespaces)
-    children = tuple(_number(child, path, own, namespaces, queues) for child in spec.children)
+    policy = spec.preemption_policy
+    passed_on = _Inherited(
+        inherited.namespaces if spec.namespaces is None else frozenset(spec.namespaces),
+        inherited.lends if policy is None else policy != "disabled",
+    )
+    children = tuple(_number(child, path, own, passed_on, queues) for child in spec.children)
     queues[number] = Queue(
         path=path,
         number=number,
@@ -181,7 +199,9 @@ def _number(
         maximum=dict(spec.maximum),
         delay=spec.delay,
         miss_percent=spec.miss_percent,
-        namespaces=namespaces,
+        namespaces=passed_on.namespaces,
+        fenced=policy == "fence",
+        lends=passed_on.lends,
     )
     return number
 
