@@ -23,6 +23,7 @@ from makeway.bus.messages import (
     EvictionOrder,
     NominationToClear,
     OrderMember,
+    Placement,
     Victim,
     VictimFacts,
     Void,
@@ -285,6 +286,7 @@ def _victims(
         daemonset_node=offer.daemonset_node,
         unfit_since=offer.unfit_since,
         refused=frozenset(others),
+        nominations=() if of_daemonset else _nominations(snapshot, around),
     )
     if of_daemonset:
         removable = chosen_for_daemonset(snapshot, cache, question, around.now)
@@ -313,6 +315,16 @@ def _is_late(pod: PodRecord, now: datetime) -> bool:
     """Report whether a pod was bound so lately that the plan may not know it: evictors decide over it."""
     since = pod.facts.scheduled_micros
     return since != NOT_SCHEDULED and since >= microseconds(now - LATELY)
+
+
+def _nominations(snapshot: Snapshot, around: Circumstances) -> tuple[Placement, ...]:
+    """Return which pods are nominated where, of those that are known."""
+    named = ((snapshot.pods.get(uid), node) for uid, node in around.nominated.items())
+    return tuple(
+        Placement(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node)
+        for pod, node in named
+        if pod is not None
+    )
 
 
 def _is_there(pod: PodRecord, unit: WholeGroup | None, node: str, snapshot: Snapshot) -> bool:

@@ -59,7 +59,7 @@ def removable_pods(
         group = groups.of(pod)
         unit = None if group is None else group.unit
         stays = (
-            pod.priority >= priority
+            not rules.reaches(pod)
             or (is_hard and (violating or is_spent))
             or pod.namespace in undecided
             or pod.uid in guaranteed

@@ -19,6 +19,7 @@ from makeway.planner.plan.ranking import ONLY_CANDIDATE, Scores, count_awaited, 
 from makeway.planner.plan.refusal.exempt import exempt_pods_of
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import ExemptPods, PlanCandidate, RemovablePod
+from makeway.planner.plan.who_preempts import WhoPreempts
 from makeway.planner.snapshot.columns import BUDGETS, Flags, Ints
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -52,6 +53,7 @@ class EvaluatedBatch:
     now: datetime
     layers: BatchLayers
     queues: QueueConstraints
+    rules: WhoPreempts
 
     def helped_candidates(self) -> CandidateBatch | None:
         """Return the nodes where removing pods, or awaiting others' removal, makes room; None without any."""
@@ -184,7 +186,13 @@ class EvaluatedBatch:
     def exempt(self, place: int) -> ExemptPods:
         """Name pods of one node that rules exempt."""
         return exempt_pods_of(
-            self.snapshot, self.batch, self.found, place, question=self.question, now=self.now
+            self.snapshot,
+            self.batch,
+            self.found,
+            place,
+            question=self.question,
+            rules=self.rules,
+            now=self.now,
         )
 
     def _score(self, places: Ints, victims: Flags, violating: Flags) -> Scores:

@@ -31,7 +31,8 @@ do not free enough."""
 class Evaluation:
     """What was found on the nodes of a batch; M nodes, R asked resources and then layers of constraints.
 
-    * `removable`: bool[slots, M]; `violating`, `victims`: bool[slots, M], only on nodes that `help`.
+    * `lower`: bool[slots, M], pods of lower priority, or that are reclaimed; `removable`: those of them that
+      may go; `violating`, `victims`: bool[slots, M], only on nodes that `help`.
     * `under_budget`: bool[slots, M], pods that may not go because of a hard budget; `guaranteed`: because of
       the guarantee of a queue.
     * `fits`: bool[M], the columns need no pod gone. `waits`: bool[M], it is enough that the awaited go.
@@ -48,6 +49,7 @@ class Evaluation:
       what each pod takes. `lost_work`: what evicted pods lose, where the policy ranks by it.
     """
 
+    lower: Flags
     removable: Flags
     violating: Flags
     victims: Flags
@@ -111,20 +113,22 @@ def evaluate(
     devices: frozenset[str] = frozenset(),
     groups: BatchGroups | None = None,
     lost_work: LostWorkOf | None = None,
+    reclaimable: Flags | None = None,
 ) -> Evaluation:
     """Find the victims on every node of a batch. O(nodes · slots · asked resources and layers).
 
     `undecided`: bool[signatures], pods that stay since it is not known which hard budgets cover them.
     `devices`: asked resources that a node without any of them may serve by dynamic allocation: the room there
-    is not limited.
+    is not limited. `reclaimable`: bool[slots, M], pods that may go though they are not lower.
     """
     columns = batch.columns
     vector = columns.amounts(needs)
     asked = np.flatnonzero(vector > 0)
     need = vector[asked][:, None]
 
-    removable = removable_pods(columns, preemptor_priority=preemptor_priority, now_micros=now_micros)
-    lower = removable
+    lower = lower_pods(columns, preemptor_priority, reclaimable)
+    removable = removable_pods(columns, lower, preemptor_priority=preemptor_priority, now_micros=now_micros)
+    allowed = removable
     if groups is not None:
         removable = groups.whole(removable & ~groups.kept)
     covered = len(budgets) > 0
@@ -149,7 +153,7 @@ def evaluate(
     grouped = np.zeros_like(removable)
     if groups is not None:
         removable = groups.whole(removable)
-        grouped = lower & ~removable & ~under_budget & ~guaranteed
+        grouped = allowed & ~removable & ~under_budget & ~guaranteed
     room = resource_room(batch, asked, need, devices)
     leaving = np.broadcast_to(batch.leaving[asked], room.shape)
     uses = columns.requests(asked)
@@ -206,6 +210,7 @@ def evaluate(
         over_limit = (count > limits.most_victims) & ~over_budget
     helps &= ~over_budget & ~over_limit
     return Evaluation(
+        lower=lower,
         removable=removable,
         violating=violating,
         victims=victims,
@@ -316,13 +321,18 @@ def _reprieve_last(requests: Ints, lack: Ints, turn: Flags, nodes: Ints) -> tupl
         places, of_nodes, width = short, nodes[short], min(_MORE * width, slots)
 
 
-def removable_pods(columns: NodeSlots, *, preemptor_priority: int, now_micros: int) -> Flags:
+def lower_pods(columns: NodeSlots, preemptor_priority: int, reclaimable: Flags | None) -> Flags:
+    """Return bool[slots, M]: the pods of lower priority, and those that are reclaimed."""
+    lower = columns.priority < preemptor_priority
+    return lower if reclaimable is None else lower | reclaimable
+
+
+def removable_pods(columns: NodeSlots, lower: Flags, *, preemptor_priority: int, now_micros: int) -> Flags:
     """Return bool[slots, M]: the pods that every rule allows to go; False in empty slots.
 
-    The same as `makeway.core.policy.rules.rules_in_force` asks of one pod: `lower-priority` from the
-    priorities, every rule that looks at the victim alone from its exemption, which the columns hold.
+    The same as `makeway.core.policy.rules.rules_in_force` asks of one pod: `lower-priority` is `lower`, as
+    `lower_pods` returns it, every rule that looks at the victim alone its exemption, which the columns hold.
     """
-    lower = columns.priority < preemptor_priority
     if not columns.exempt_count.any():
-        return lower
+        return lower.copy()
     return lower & ((columns.exempt_below <= preemptor_priority) | (columns.exempt_until < now_micros))

@@ -415,7 +415,8 @@ class PlanGroups:
             return f"{whole}, and a part of it is leaving", NOT_EXEMPT
         if unit.number in self._assumed:
             return f"{whole}, and a pod of it is being bound", NOT_EXEMPT
-        if price.priority >= question.preemptor.priority:
+        lower = price.priority < question.preemptor.priority
+        if not lower and not all(self.rules.reaches(pod) for pod in members):
             pod = max(members, key=lambda one: one.priority)
             return f"{whole}, and pod {pod.namespace}/{pod.name} has priority {pod.priority}", NOT_EXEMPT
         longest, why = NOT_EXEMPT, ""

@@ -192,6 +192,7 @@ def _decide(
         unknown=unknown,
         now=now,
         queues=evaluator.queues,
+        reclaim=evaluator.rules.reclaim,
         sample=sample,
     )
     return replace(refusal, left_out=left_out)
@@ -269,11 +270,13 @@ class Evaluator:
         self._debits = debits_before(snapshot, going, question.allowed_before)
         self._layers = layers_of(snapshot, question.constraints, placed, tallies)
         self._devices = snapshot.served_by_devices(question.needs)
-        queues = queue_constraints_of(snapshot, question, placed, tallies)
+        micros = microseconds(now)
+        self.rules = rules = who_preempts(snapshot, question, micros)
+        numbered = rules.reclaim is not None
+        queues = queue_constraints_of(snapshot, question, placed, tallies, numbered=numbered)
         self.queues = replace(queues, maxima=(), on_its_way=None) if question.ignore_columns else queues
-        weighed, micros = question.needs if question.weighed is None else question.weighed, microseconds(now)
+        weighed = question.needs if question.weighed is None else question.weighed
         self._lost_work = ranking_by(policy.lost_work, weighed, micros)
-        self._rules = rules = who_preempts(snapshot, question, micros)
         self._groups = PlanGroups(snapshot, question, rules, self._debits, queues.margins, self._lost_work)
         self.left_out = self._layers.left_out
         undecided = frozenset(one for one in snapshot.undecided if policy.has_hard_budgets(one))
@@ -283,7 +286,7 @@ class Evaluator:
     def evaluate_batch(self, batch: NodeBatch) -> EvaluatedBatch:
         """Look at the nodes of a batch in full. O(slots · nodes · asked resources and layers)."""
         batch, groups = self._groups.ordered(batch)
-        self._rules.exempt(batch.columns)
+        self.rules.exempt(batch.columns)
         required = self._layers.for_batch(self._snapshot, batch)
         if self.queues.maxima:
             reasons = tuple(limit.reason for limit in self.queues.maxima)
@@ -302,10 +305,10 @@ class Evaluator:
             devices=self._devices,
             groups=groups,
             lost_work=self._lost_work,
+            reclaimable=self.rules.reclaimable(self._snapshot, batch.columns, self.queues.numbers),
         )
-        return EvaluatedBatch(
-            batch, found, self._snapshot, self.question, self._debits, self._now, required, self.queues
-        )
+        of_question = self._snapshot, self.question, self._debits, self._now
+        return EvaluatedBatch(batch, found, *of_question, required, self.queues, self.rules)
 
     def evaluate(self, rows: Ints) -> list[EvaluatedBatch]:
         """Look at some nodes as the request changes them."""
@@ -328,7 +331,7 @@ class Evaluator:
             self._devices,
             policy_groups.surplus_first,
             self._lost_work and self._lost_work.measure,
-            self._rules.key,
+            self.rules.key,
             self.question.patient,
         )
         scores = self._score_caches.scores_of(key, snapshot.columns.nodes)

@@ -2,12 +2,14 @@
 
 The columns hold of each pod which rules' `victims` it matches, a bit each. The lowest that pod and preemptor
 both have is the rule that decides. What it keeps is put into the batch as an exemption, so that whatever
-reads exemptions there heeds it.
+reads exemptions there heeds it. Besides pods of lower priority those may go that the preemptor's queue
+reclaims.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +19,12 @@ from makeway.core.k8s.pod_groups import GroupKey
 from makeway.core.policy.exemption import FOREVER, Exemption
 from makeway.core.policy.preemption import KEPT_BELOW, Party, Table, exemption_by, preemptor_bits
 from makeway.core.policy.rules import PreemptorFacts
+from makeway.core.queues.amounts import Amounts
+from makeway.core.queues.queue_exempt import is_queue_exempt
+from makeway.core.queues.reclaim import Reclaim, reclaims
+from makeway.planner.plan.constraints.tally import Weights
 from makeway.planner.plan.request import Question
-from makeway.planner.snapshot.columns import Ints
+from makeway.planner.snapshot.columns import OF_DAEMONSET, Flags, Ints
 from makeway.planner.snapshot.exemptions import Exemptions
 from makeway.planner.snapshot.node_slots import NodeSlots
 from makeway.planner.snapshot.records import PodRecord
@@ -30,18 +36,56 @@ class WhoPreempts:
     """The table for one preemptor, at one moment.
 
     `masks`: which rules are about the preemptor, or about each member of a group, each answer once; without
-    rules there is none.
+    rules there is none. `reclaim`: what its queue may take back, by the queues of `revision`.
     """
 
     exemptions: Exemptions
     masks: tuple[int, ...]
     priority: int
     now_micros: int
+    reclaim: Reclaim | None = None
+    revision: str = ""
 
     @property
-    def key(self) -> tuple[int, tuple[int, ...]] | None:
-        """What preemptors have in common that the table treats alike; None without rules."""
-        return (self.exemptions.table_version, self.masks) if self.masks else None
+    def key(self) -> Hashable:
+        """What preemptors have in common that are treated alike; without rules and reclaim all are."""
+        rules = (self.exemptions.table_version, self.masks) if self.masks else None
+        back = self.reclaim
+        return rules, back and (self.revision, back.queue.number, back.resources, back.lenders)
+
+    def reaches(self, pod: PodRecord) -> bool:
+        """Report whether a pod is lower than the preemptor, or its room may be reclaimed. O(resources)."""
+        return pod.priority < self.priority or bool(self.reclaimed(pod))
+
+    def reclaimed(self, pod: PodRecord) -> str:
+        """Return what the preemptor's queue takes back with a pod; empty where nothing. O(resources)."""
+        if self.reclaim is None or is_queue_exempt(
+            pod.namespace, pod.priority, self.exemptions.queue_exempt_namespaces
+        ):
+            return ""
+        daemon = self.exemptions.facts_of(pod).daemon
+        path = self.exemptions.path_of(pod)
+        return "" if daemon else self.reclaim.with_pod(path, pod.priority, pod.requests)
+
+    def reclaimable(self, snapshot: Snapshot, columns: NodeSlots, queues: Weights | None) -> Flags | None:
+        """Return bool[slots, M], what `reclaimed` says of each pod; None where nothing is reclaimed.
+
+        `queues`: the numbers of the pods' queues plus 1. O(slots · nodes + signatures).
+        """
+        back = self.reclaim
+        if back is None or queues is None:
+            return None
+        found: Flags = columns.priority == back.priority
+        if not found.any():
+            return None
+        numbers = queues.as_known(np.arange(snapshot.signatures.size)) - 1
+        lends = np.array([*back.lenders, False])[numbers]
+        lends &= ~snapshot.signatures.of_namespaces(self.exemptions.queue_exempt_namespaces)
+        found &= lends.take(columns.signature)
+        found &= columns.rule_bits < OF_DAEMONSET
+        layers = [columns.resources[name] for name in back.resources if name in columns.resources]
+        holds = [columns.request(layer) > 0 for layer in layers]
+        return found & np.logical_or.reduce(holds) if holds else None
 
     def exempt(self, columns: NodeSlots) -> None:
         """Put what the table keeps into the exemptions of a batch. O(slots · nodes · rules with a time)."""
@@ -89,9 +133,14 @@ def who_preempts(
     now_micros: int,
     *,
     members: Sequence[PodRecord] = (),
+    counts: Sequence[int] = (),
     group: GroupKey | None = None,
 ) -> WhoPreempts:
-    """Return the table as a pod meets it, or the members of a group, with its labels. O(members · rules)."""
+    """Return the table as a pod meets it, or the members of a group, with its labels. O(members · rules).
+
+    `counts`: how many members are as each of `members`, where that is not one. Where reclaim is on it costs
+    O(queues + pods on their way to nodes) as well.
+    """
     exemptions, parties = snapshot.exemptions, list[Party]()
     if exemptions.table:
         parties = [exemptions.party_of(pod) for pod in members or (question.preemptor,)]
@@ -99,7 +148,42 @@ def who_preempts(
             record = snapshot.groups.find(group)
             parties = [one._replace(labels={} if record is None else record.labels) for one in parties]
     masks = sorted({preemptor_bits(exemptions.table, one) for one in parties})
-    return WhoPreempts(exemptions, tuple(masks), question.preemptor.priority, now_micros)
+    asking = members or (question.preemptor,)
+    back = _reclaim(snapshot, question, [*zip(asking, counts or [1] * len(asking), strict=True)])
+    priority, revision = question.preemptor.priority, snapshot.queues.revision
+    return WhoPreempts(exemptions, tuple(masks), priority, now_micros, back, revision)
+
+
+def _reclaim(
+    snapshot: Snapshot, question: Question, asking: Sequence[tuple[PodRecord, int]]
+) -> Reclaim | None:
+    """Return what the queue of a pod, or of all members of a group, may take back; None for nothing.
+
+    `asking`: pods, and how many are as each. Pods that are being deleted count no longer in the queue; those
+    that are on their way to a node, and other nominated ones, do already.
+    """
+    queues = snapshot.queues
+    tree, staying = queues.tree, queues.staying
+    if tree is None or staying is None or not tree.reclaim:
+        return None
+    leaves = {queues.number_of(pod) for pod, _ in asking}
+    if len(leaves) > 1:
+        return None
+    asked = Counter[str]()
+    for one, count in asking:
+        asked.update({name: amount * count for name, amount in one.requests.items()})
+    named = {one.uid for one in (*question.assumed, *question.nominations)} - {pod.uid for pod, _ in asking}
+    pods = [pod for uid in named if (pod := snapshot.pods.get(uid)) is not None and not pod.node]
+    coming = [(queues.number_of(pod), pod.requests) for pod in pods]
+
+    def held(number: int) -> Amounts:
+        found = Counter(staying.of(number))
+        for leaf, requests in coming:
+            if number <= leaf < tree.queues[number].below:
+                found.update(requests)
+        return found
+
+    return next(reclaims(tree, leaves.pop(), asked, question.preemptor.priority, held), None)
 
 
 def preemptor_facts(snapshot: Snapshot, question: Question, daemonset_node: str = "") -> PreemptorFacts:

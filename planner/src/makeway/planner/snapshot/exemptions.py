@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from makeway.core.k8s.objects import Namespace, PriorityClass
 from makeway.core.policy.document import Policy
 from makeway.core.policy.exemption import TERMINATING, Exemption, exempt_from_all
-from makeway.core.policy.facts import opts_out
+from makeway.core.policy.facts import PodFacts, opts_out
 from makeway.core.policy.lost_work import NO_BOUND, UnsavedWork, checkpoint_interval, unsaved_since
 from makeway.core.policy.preemption import UNREAD, Party, PreemptionRule, namespace_labels, victim_bits
 from makeway.core.policy.restrictions import is_annotated
@@ -19,6 +19,7 @@ from makeway.core.policy.rules import Rule, exemption_of, rules_in_force
 from makeway.core.policy.toleration import PreemptionToleration, toleration_of
 from makeway.core.policy.toleration_record import CONFIGMAP, NO_RECORD, TolerationRecord
 from makeway.core.queues.queue_exempt import queue_exempt_namespaces
+from makeway.planner.snapshot.columns import OF_DAEMONSET
 from makeway.planner.snapshot.records import PodRecord
 
 Source = tuple[str, str, str]
@@ -38,7 +39,8 @@ class Exemptions:
     `queue_exempt_namespaces`: whose pods their queues never hold; makeway's own is where the policy is.
     `rules`: the same for one pod at a time; they see classes as they are when they are asked.
     `table`: the rules of who may preempt whom; `table_version`: another one each time that they are others.
-    `namespaces`: by name; who keeps the queues sets `path_of`, the queue that a pod's label names.
+    `namespaces`: by name; who keeps the queues sets `path_of`, the queue that a pod's label names, and who
+    keeps the DaemonSets `facts_of`, a pod's facts without a claim that is known not to be true.
     `terminating`: the bound pods that are being deleted, by UID; `terminating_version`: another one each time
     that one of them or the policy is.
     """
@@ -55,6 +57,7 @@ class Exemptions:
         self.table_version = 0
         self.namespaces: dict[str, Namespace] = {}
         self.path_of: Callable[[PodRecord], str] = lambda _: ""
+        self.facts_of: Callable[[PodRecord], PodFacts] = lambda pod: pod.facts
         self.terminating: dict[str, PodRecord] = {}
         self.terminating_version = 0
         self._uids: dict[str, set[str]] = {}
@@ -96,10 +99,11 @@ class Exemptions:
         return Party(labels, pod.labels, pod.facts.priority_class, self.path_of(pod), pod.start_micros)
 
     def rule_bits(self, pod: PodRecord) -> int:
-        """Return of which rules a pod may be the victim, bit by bit; 0 without rules. O(rules).
+        """Return of which rules a pod may be the victim, bit by bit, and whether OF_DAEMONSET. O(rules)."""
+        return self._table_bits(pod) | (OF_DAEMONSET if self.facts_of(pod).daemon else 0)
 
-        Remembered for pods that are alike in what rules ask.
-        """
+    def _table_bits(self, pod: PodRecord) -> int:
+        """Return those of the rules; remembered for pods that are alike in what rules ask."""
         if not self.table:
             return 0
         labels = tuple([pod.labels.get(key) for key in self._label_keys])

@@ -54,6 +54,7 @@ class PodTable:
         )
         self.queues = QueueUsage(self.units, self.groups)
         self.exemptions.path_of = self.queues.labelled_path_of
+        self.exemptions.facts_of = self.daemonsets.facts_of
         self.exclusive_claims: set[Key] = set()
         self.claim_users = ClaimUsers()
         self.signatures = SignatureTable(self.exclusive_claims)

@@ -255,7 +255,7 @@ class Snapshot:
         """Look at pods again whose DaemonSet may control them now, or no longer. None: nothing differs."""
         self._revise(uids is not None)
         for uid in uids or ():
-            self.queues.renew(uid)
+            self._pods.exempt(uid)
 
     def _exempt_anew(self, what: str, uids: Collection[str]) -> None:
         """Work out which preemptors may remove these pods, for which `what` may say otherwise. O(pods)."""

@@ -179,9 +179,16 @@ NO_QUEUE_CONSTRAINTS = QueueConstraints()
 
 
 def queue_constraints_of(
-    snapshot: Snapshot, question: Question, assumed: Iterable[Placed], tallies: BoundedTallies
+    snapshot: Snapshot,
+    question: Question,
+    assumed: Iterable[Placed],
+    tallies: BoundedTallies,
+    *,
+    numbered: bool = False,
 ) -> QueueConstraints:
     """Work out what queues mean for a preemptor. O(1) without queues, else O(queues with a guarantee).
+
+    `numbered`: the pods' queues are asked for whether or not anything is near to a limit.
 
     Raises:
         AllowanceUsedUp: the tallies' allowance did not suffice.
@@ -197,7 +204,7 @@ def queue_constraints_of(
     if not is_queue_exempt(pod.namespace, pod.priority, snapshot.exemptions.queue_exempt_namespaces):
         maxima = tuple(_maxima(snapshot, tree, own, pod, coming))
     margins = tuple(_margins(snapshot, tree, own, question))
-    if not maxima and not margins:
+    if not maxima and not margins and not numbered:
         return NO_QUEUE_CONSTRAINTS
 
     on_its_way = _on_its_way(snapshot, question, maxima, coming) if maxima else None

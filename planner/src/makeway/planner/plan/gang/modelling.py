@@ -81,7 +81,9 @@ def modelling(
     taken = debits_before(snapshot, (*first.in_flight, *first.leaving), first.allowed_before)
     namespace, _, name = gang.name.partition("/")
     group = GroupKey(namespace, name)
-    preempting = who_preempts(snapshot, first, now_micros, members=members, group=group)
+    preempting = who_preempts(
+        snapshot, first, now_micros, members=members, counts=[one.count for one in gang.classes], group=group
+    )
     planning = PlanGroups(snapshot, first, preempting, taken, lost_work=lost_work)
     columns = snapshot.columns
     vectors = np.array([columns.amounts(one) for one in needs], np.int64)
@@ -90,7 +92,8 @@ def modelling(
     served = np.isin(asked, [columns.resources[name] for name in devices])
     maxima = maxima_of(snapshot, gang, [pod for _, pod in over.placed])
     margins = margins_of(snapshot, first)
-    queues = numbers_of(snapshot, tallies) if maxima or margins else None
+    asked_for = maxima or margins or preempting.reclaim
+    queues = numbers_of(snapshot, tallies) if asked_for else None
     counted = tuple(dict.fromkeys(one.resource for one in maxima))
     # What is in flight stands for this moment alone.
     touched = np.isin(rows, list(over.in_flight_pods))

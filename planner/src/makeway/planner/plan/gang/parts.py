@@ -10,7 +10,7 @@ import numpy as np
 
 from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.tally import Weights
-from makeway.planner.plan.evaluate import removable_pods
+from makeway.planner.plan.evaluate import lower_pods, removable_pods
 from makeway.planner.plan.gang.model import NodePods
 from makeway.planner.plan.groups import BatchGroups, PlanGroups
 from makeway.planner.plan.lost_work import LostWorkOf
@@ -57,7 +57,7 @@ def part_of(
     batch, groups = planning.ordered(batch)
     columns = batch.columns
     planning.rules.exempt(columns)
-    removable = _removable(snapshot, question, batch, groups=groups, planning=planning)
+    removable = _removable(snapshot, question, batch, groups=groups, planning=planning, queues=queues)
     allocatable = columns.allocatable[asked]
     room = allocatable - columns.requested[asked] - batch.reserved[asked]
     room = np.where(served[:, None] & (allocatable == 0), MOST, room)
@@ -185,12 +185,14 @@ def _removable(
     *,
     groups: BatchGroups | None,
     planning: PlanGroups,
+    queues: Weights | None,
 ) -> Flags:
     """Return bool[D, N]: the pods that every rule about single pods and units allows to go."""
     policy = snapshot.exemptions.policy
     columns, taken = batch.columns, planning.debits
     priority, now_micros = question.preemptor.priority, planning.rules.now_micros
-    removable = removable_pods(columns, preemptor_priority=priority, now_micros=now_micros)
+    lower = lower_pods(columns, priority, planning.rules.reclaimable(snapshot, columns, queues))
+    removable = removable_pods(columns, lower, preemptor_priority=priority, now_micros=now_micros)
     if policy.hard_budgets and len(snapshot.budgets):
         sets = columns.budgets
         removable &= ~(snapshot.budgets.hard(sets) & snapshot.budgets.exhausted(sets, taken))

@@ -19,7 +19,7 @@ from makeway.planner.plan.evaluate import Evaluation
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import ExemptPod, ExemptPods
 from makeway.planner.plan.terminating import verdict_of
-from makeway.planner.plan.who_preempts import preemptor_facts
+from makeway.planner.plan.who_preempts import WhoPreempts, preemptor_facts
 from makeway.planner.snapshot.columns import Flags
 from makeway.planner.snapshot.pod_groups import POD_GROUP
 from makeway.planner.snapshot.records import PodRecord
@@ -35,19 +35,25 @@ MOST_PODS = 8
 """Pods of one node that a record names."""
 
 
-def exempt_mask(batch: NodeBatch, found: Evaluation, preemptor_priority: int) -> Flags:
+def exempt_mask(found: Evaluation) -> Flags:
     """Return bool[slots, M]: the pods of lower priority that the policy or their class exempts."""
-    lower = batch.columns.priority < preemptor_priority
-    return np.asarray(lower & ~found.removable & ~found.under_budget & ~found.guaranteed & ~found.grouped)
+    return np.asarray(
+        found.lower & ~found.removable & ~found.under_budget & ~found.guaranteed & ~found.grouped
+    )
 
 
 def exempt_pods_of(
-    snapshot: Snapshot, batch: NodeBatch, found: Evaluation, place: int, *, question: Question, now: datetime
+    snapshot: Snapshot,
+    batch: NodeBatch,
+    found: Evaluation,
+    place: int,
+    *,
+    question: Question,
+    rules: WhoPreempts,
+    now: datetime,
 ) -> ExemptPods:
     """Name the least important few of the pods that rules exempt on one node, with each one's verdict."""
-    priority = question.preemptor.priority
-    lower = batch.columns.priority[:, place] < priority
-    stays = lower & ~found.removable[:, place]
+    stays = found.lower[:, place] & ~found.removable[:, place]
     if not stays.any():
         return ExemptPods()
     kept = batch.pods(place, stays)
@@ -68,7 +74,8 @@ def exempt_pods_of(
         elif found.groups is not None and (exempting := found.groups.exempting(slot, place)) is not None:
             verdict = exempting
         else:
-            pair = PreemptionPair(preemptor, pod.facts, now, exemptions.party_of(pod))
+            party, reclaimed = exemptions.party_of(pod), rules.reclaimed(pod)
+            pair = PreemptionPair(preemptor, pod.facts, now, party, reclaimed)
             verdict = judge(exemptions.rules, pair)
         pods.append(ExemptPod(pod, verdict))
     return ExemptPods(len(kept), tuple(pods))

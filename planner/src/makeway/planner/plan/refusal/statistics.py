@@ -135,7 +135,7 @@ class RefusalStats:
         """Keep what was found on the nodes of a batch. O(slots · nodes)."""
         batch, found, rows = evaluated.batch, evaluated.found, evaluated.batch.rows
         self._grow(evaluated.snapshot)
-        exempt = exempt_mask(batch, found, evaluated.question.preemptor.priority)
+        exempt = exempt_mask(found)
         for flags in self._reasons.values():
             flags[rows] = False
         kept = self._by_domain[rows] = kept_by_domain(evaluated)

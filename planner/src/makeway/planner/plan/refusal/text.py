@@ -10,6 +10,7 @@ from makeway.core.k8s.resources import CPU, PODS
 from makeway.core.k8s.times import api_time
 from makeway.core.policy.exemption import DELETE_REFUSED, PREEMPTION_RULE
 from makeway.core.policy.preemption import asks_for_namespaces
+from makeway.core.queues.reclaim import Reclaim
 from makeway.core.text import counted
 from makeway.planner.plan.candidates import EvaluatedBatch
 from makeway.planner.plan.constraints.layers import NO_AFFINITY
@@ -54,6 +55,8 @@ GROUP_AGAIN = timedelta(seconds=15)
 """The same where pods stay because of their groups."""
 NAMESPACE_AGAIN = timedelta(minutes=1)
 """The same where a rule keeps them that asks for labels of namespaces."""
+RECLAIM_AGAIN = timedelta(minutes=1)
+"""The same where the preemptor's queue may take back what others use of its guarantee."""
 _WAITS = {DELETE_REFUSED: REFUSED_AGAIN, POD_GROUP: GROUP_AGAIN}
 _MEBI = 2**20
 
@@ -116,12 +119,14 @@ def refusal(
     unknown: int,
     now: datetime,
     queues: QueueConstraints = NO_QUEUE_CONSTRAINTS,
+    reclaim: Reclaim | None = None,
     sample: PlanCandidate | None = None,
 ) -> PlanRefusal:
     """Refuse where removing every removable pod makes no room, with the statistics of the potential rows.
 
     `near`: the nodes that lack least; `excluded`: nodes that it cannot use at all, by reason; `unknown`: how
-    many nodes the planner does not know; `sample`: one that the columns rule out.
+    many nodes the planner does not know; `reclaim`: what the preemptor's queue may take back; `sample`: one
+    that the columns rule out.
     """
     reasons, counts = stats.reasons(rows), stats.exempt(rows)
     if unknown:
@@ -143,7 +148,7 @@ def refusal(
         message += f"; {exempt_text(counts, '' if end is None else api_time(moment_of(end)))}"
     if lacking := [text for _, text in near if text]:
         message += "; nearest: " + "; ".join(lacking)
-    message += below_guarantee(snapshot, question)
+    message += below_guarantee(snapshot, question, reclaim)
     if late := overdue_text(snapshot, {snapshot.names[row] for row in rows.tolist()}, now):
         message += f"; {late}"
     helps = stats.first_help(rows)
@@ -153,7 +158,7 @@ def refusal(
         reason,
         message,
         dict(sorted(reasons.items())),
-        retry_at=tried_again(snapshot, retry_at, counts, now),
+        retry_at=tried_again(snapshot, retry_at, counts, now, reclaims=reclaim is not None),
         depends_on=dependencies(
             snapshot,
             question,
@@ -169,16 +174,24 @@ def refusal(
 
 
 def tried_again(
-    snapshot: Snapshot, retry_at: datetime | None, exempt: Mapping[str, int], now: datetime
+    snapshot: Snapshot,
+    retry_at: datetime | None,
+    exempt: Mapping[str, int],
+    now: datetime,
+    *,
+    reclaims: bool = False,
 ) -> datetime | None:
     """Return when to try again, no later than what keeps pods without an event of its own may have ended.
 
     The API server may be asked once more for a delete that it refused, and a group may be another one: no
-    scheduler follows groups for makeway, nor labels of namespaces.
+    scheduler follows groups for makeway, nor labels of namespaces, nor what queues use of their guarantees,
+    which counts where the preemptor's `reclaims`.
     """
     waits = [wait for rule, wait in _WAITS.items() if rule in exempt]
     if PREEMPTION_RULE in exempt and asks_for_namespaces(snapshot.exemptions.table):
         waits.append(NAMESPACE_AGAIN)
+    if reclaims:
+        waits.append(RECLAIM_AGAIN)
     if not waits:
         return retry_at
     again = now + min(waits)
