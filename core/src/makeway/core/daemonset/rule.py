@@ -11,6 +11,7 @@ from typing import Final
 from makeway.core.k8s.objects import PriorityClass
 from makeway.core.policy.document import Policy
 from makeway.core.policy.rules import (
+    RECLAIM,
     PreemptionPair,
     PreemptorFacts,
     Rule,
@@ -23,6 +24,17 @@ from makeway.core.policy.toleration_record import NO_RECORD, TolerationRecord
 DAEMONSET_SINGLE: Final = "daemonset-single"
 DAEMONSET_MULTIPLE: Final = "daemonset-multiple"
 """The rules that victims of the simple preemptor are chosen by, each with its strategy's name."""
+
+DAEMONSET_NOT_PROVEN: Final = "daemonset-not-proven"
+"""The rule that keeps a pod of equal priority: the order was written for a DaemonSet's pod that may displace
+it, and by now no DaemonSet proves the preemptor, or the policy does not let it."""
+
+KEEPS_EQUALS: Final = {
+    DAEMONSET_SINGLE: DAEMONSET_NOT_PROVEN,
+    DAEMONSET_MULTIPLE: DAEMONSET_NOT_PROVEN,
+    RECLAIM: RECLAIM,
+}
+"""The rule that keeps a pod of equal priority, by the one that let it go when its order was written."""
 
 DAEMONSET_POD: Final = "daemonset-pod"
 HIGHER_PRIORITY: Final = "higher-priority"

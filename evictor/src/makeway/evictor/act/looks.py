@@ -18,8 +18,9 @@ from makeway.bus.messages import Victim
 from makeway.core.daemonset.rule import rules_for
 from makeway.core.k8s.objects import Node, Pod, PriorityClass
 from makeway.core.k8s.pod_groups import GroupKey, group_of, membership
+from makeway.core.policy.facts import PodFacts
 from makeway.core.policy.preemption import Preemption
-from makeway.core.policy.rules import PreemptorFacts, Rule
+from makeway.core.policy.rules import RECLAIM, PreemptorFacts, Rule
 from makeway.core.queues.quota_exemption import QuotaExemption
 from makeway.core.queues.quota_order import NOT_IN_QUEUE, NOT_LIMITED
 from makeway.evictor.act.parties import Parties
@@ -36,6 +37,11 @@ _NOBODY = PreemptorFacts(0)
 """A quota has no preemptor."""
 
 _log = structlog.get_logger()
+
+
+def _begun(_: Pod, __: PodFacts) -> str:
+    """Return why the rest of a unit goes that was reclaimed when its first pod was deleted."""
+    return "it goes with the rest of its unit"
 
 
 class Looks:
@@ -232,6 +238,7 @@ class Looks:
             daemonsets=daemonsets,
             group=group,
             party=self._parties.of(pod),
+            reclaimed=_begun if begun and victim.rule == RECLAIM else self._parties.reclaimed,
         )
         if not isinstance(verdict, Delete) or pod is None:
             return verdict

@@ -1,4 +1,4 @@
-"""The sides of an order as the policy's rules of who may preempt whom look at them, by what was read last."""
+"""The sides of an order as rules of who may preempt whom, and queues, look at them, by what was read last."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.exemption import PREEMPTION_RULE
+from makeway.core.policy.facts import PodFacts
 from makeway.core.policy.preemption import (
     UNREAD,
     Party,
@@ -34,6 +35,7 @@ class Parties:
         self._reads = reads
         self._asked_for_queues = False
         """Whether a rule did when it was read who preempts."""
+        self._preempting: tuple[Pod, ...] = ()
 
     @property
     def table(self) -> Table:
@@ -57,14 +59,15 @@ class Parties:
     async def preempting(
         self, found: Proceed | Stop, pods: Iterable[Pod | None], labels: Mapping[str, str] | None = None
     ) -> Proceed | Stop:
-        """Add who preempts to what was found of the order. `labels`: of the group that preempts.
+        """Keep who preempts, and add it to what was found of the order. `labels`: of the group that does.
 
         Raises TemporaryError where a rule asks for queues that cannot be read.
         """
         self._asked_for_queues = asks_for_queues(self.table)
+        there = [pod for pod in pods if pod is not None]
+        self._preempting = tuple(there)
         if not isinstance(found, Proceed) or not self.table:
             return found
-        there = [pod for pod in pods if pod is not None]
         if unknown := self._unknown_queues():
             raise TemporaryError("unavailable", unknown)
         await self._reads.labels_of(pod.metadata.namespace for pod in there)
@@ -74,6 +77,11 @@ class Parties:
             alike = {(one.priority_class, one.queue): one._replace(labels=labels) for one in parties}
             parties = [*alike.values()]
         return Proceed(replace(found.preemptor, parties=tuple(parties)))
+
+    def reclaimed(self, pod: Pod, victim: PodFacts) -> str:
+        """Return what the queue that preempts takes back with a pod of its priority; empty where nothing."""
+        guard = self._parts.queue_guard
+        return guard.reclaimed(self._preempting, victim.priority, pod, victim) if self._preempting else ""
 
     def unread(self, preemptor: PreemptorFacts, pod: Pod | None) -> Exempt | None:
         """Return that a pod stays where the rules ask for what was not read; else None."""

@@ -133,8 +133,9 @@ class Reads:
         Where it may not be read nothing is proven: the claim keeps a victim, and privileges no preemptor.
         """
         claim = claimed_daemonset(pod.metadata)
-        by_queues = self._work.terms.judged_by == "queues"
-        if claim is None or not (by_queues or self._work.parts.mode_guard.policy.daemon_sets.enabled):
+        parts = self._work.parts
+        by_queues = self._work.terms.judged_by == "queues" or parts.queue_guard.reclaims()
+        if claim is None or not (by_queues or parts.mode_guard.policy.daemon_sets.enabled):
             return
         namespace, key = pod.metadata.namespace, (pod.metadata.namespace, claim.name)
         try:

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, TypeGuard
 from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, NominationToClear, OutcomeResult, Victim
 from makeway.bus.subjects import Subjects
 from makeway.core.daemonset.binding import bound_node
-from makeway.core.daemonset.rule import DAEMONSET_MULTIPLE, DAEMONSET_SINGLE, HIGHER_PRIORITY
+from makeway.core.daemonset.rule import HIGHER_PRIORITY, KEEPS_EQUALS
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.disruption import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
 from makeway.core.k8s.importance import microseconds
@@ -70,12 +70,6 @@ CHART_FENCES: Final = Fences.of()
 
 _BY_PRIORITY: Final = frozenset({LOWER_PRIORITY, HIGHER_PRIORITY, SYSTEM_CRITICAL})
 """Rules whose answer changes where the owner of a group makes it anew at another priority."""
-
-DAEMONSET_NOT_PROVEN: Final = "daemonset-not-proven"
-"""The rule that keeps a pod of equal priority: the order was written for a DaemonSet's pod that may displace
-it, and by now no DaemonSet proves the preemptor, or the policy does not let it."""
-
-_OF_DAEMONSETS: Final = frozenset({DAEMONSET_SINGLE, DAEMONSET_MULTIPLE})
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 """A DNS-1123 subdomain, which covers namespaces, pods, nodes and leases."""
@@ -246,13 +240,15 @@ def judge(
     daemonsets: KnownDaemonSets = NO_DAEMONSETS,
     group: Membership | None = None,
     party: Party = UNREAD,
+    reclaimed: Callable[[Pod, PodFacts], str] | None = None,
 ) -> VictimVerdict:
     """Judge one victim by the pod that the API server shows under its name now.
 
     `rules`: those in force for this preemptor, over PriorityClasses that were read just now. `daemonsets`:
     with the one that the pod claims. `group`: what its groups, read just now, mean for it; None once a pod of
-    its unit has been deleted. `party`: the pod as rules of who may preempt whom look at it. A victim of a
-    unit, and of an order for a group, may run on another node than the order's.
+    its unit has been deleted. `party`: the pod as rules of who may preempt whom look at it. `reclaimed`: what
+    the preemptor's queue takes back with a pod of its priority. A victim of a unit, and of an order for a
+    group, may run on another node than the order's.
     """
     node = victim.node if victim.unit or order.kind == "group" else order.node
     if order.preemptor is not None and victim.uid == order.preemptor.uid:
@@ -273,15 +269,15 @@ def judge(
         if (kept := exempt_by_group(victim, group)) is not None:
             return kept
         facts = at_priority_of(facts, group.priority)
-    allowed = ask(rules, PreemptionPair(preemptor, facts, now, party))
+    equal = facts.priority == preemptor.priority
+    back = reclaimed(there, facts) if equal and reclaimed is not None else ""
+    allowed = ask(rules, PreemptionPair(preemptor, facts, now, party, back))
     if not allowed.removable:
         rule = allowed.rule
         if rule in _BY_PRIORITY and _goes_by_group(order, preemptor, there):
             rule = POD_GROUP
-        elif (
-            rule == LOWER_PRIORITY and victim.rule in _OF_DAEMONSETS and facts.priority == preemptor.priority
-        ):
-            rule = DAEMONSET_NOT_PROVEN
+        elif rule == LOWER_PRIORITY and equal and victim.rule in KEEPS_EQUALS:
+            rule = KEEPS_EQUALS[victim.rule]
         return Exempt(rule, f"{allowed.rule}: {allowed.detail}")
     return _delete(there, facts, group, party)
 
