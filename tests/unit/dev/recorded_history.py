@@ -391,9 +391,10 @@ def made_room_for_pinned(
     daemon: bool = True,
     only_on: str = NODE,
     victim_daemon: bool = False,
+    rule: str = "daemonset-single",
 ) -> Recording:
     """A preemption for a pod that its DaemonSet has bound to the node, of a victim of the same priority."""
-    order = order_of(rule="daemonset-single")
+    order = order_of(rule=rule)
     equal = priority if victim_priority is None else victim_priority
     return (
         Recording(simple_preemptor=policy)

@@ -90,9 +90,16 @@ def quota(**victim: Any) -> Recording:
     )
 
 
+def reclaimed(*, on: bool = True, **changes: Any) -> Recording:
+    """A pod of equal priority that goes since the preemptor's queue takes its room back."""
+    found = made_room_for_pinned(daemon=False, **{"rule": "reclaim", **changes})
+    return replace(found, in_force=InForce(reclaims=on))
+
+
 CORRECT: dict[str, Callable[[], Recording]] = {
     "room is made": made_room,
     "a pod of equal priority makes room for one bound to its node": made_room_for_pinned,
+    "a pod of equal priority goes for a queue that takes back": reclaimed,
     "a preemptor that was tried once its victim had left, before the outcome was stored": lambda: (
         pending()
         .deleted("victim", 2.2)
@@ -200,6 +207,19 @@ VIOLATIONS: dict[str, tuple[str, Callable[[], Recording]]] = {
     "an equal priority where no policy turns the simple preemptor on": (
         "victim-not-lower",
         lambda: made_room_for_pinned(policy=False),
+    ),
+    "an equal priority where no queue takes back": ("victim-not-lower", lambda: reclaimed(on=False)),
+    "an equal priority by another rule than reclaim": (
+        "victim-not-lower",
+        lambda: reclaimed(rule="lower-priority"),
+    ),
+    "a higher priority for a queue that takes back": (
+        "victim-not-lower",
+        lambda: reclaimed(victim_priority=1),
+    ),
+    "a DaemonSet's pod for a queue that takes back": (
+        "victim-not-lower",
+        lambda: reclaimed(victim_daemon=True),
     ),
     "an equal priority for a pod of no DaemonSet": (
         "victim-not-lower",

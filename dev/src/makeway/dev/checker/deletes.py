@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from makeway.core.policy.rules import RECLAIM
 from makeway.dev.checker.case import Finding, OrderCase, described, uid_of
 from makeway.dev.checker.findings import Invariant, Violation
 from makeway.dev.checker.orders import OrderHistory
@@ -93,17 +94,23 @@ def _importance(case: OrderCase, uid: str, order: OrderHistory, pod: str, when: 
         and (preemptor.namespace in listed or "*" in listed)
         and _may_take_equals(victim, preemptor, order.order.node)
     )
+    rule = next(named.rule for named in order.order.victims if named.uid == uid)
+    equal |= case.history.in_force.reclaims and rule == RECLAIM and is_ordinary(victim)
     if victim.priority > preemptor.priority or (victim.priority == preemptor.priority and not equal):
         evidence = f"deleted at {when} with priority {victim.priority} for {preemptor.priority}"
         yield Violation(Invariant.VICTIM_NOT_LOWER, objects, at, evidence)
-    rule = next(named.rule for named in order.order.victims if named.uid == uid)
     if victim.daemon and rule.startswith("daemonset-"):
         yield Violation(Invariant.VICTIM_OF_DAEMONSET, objects, at, f"deleted at {when} by rule {rule}")
 
 
 def _may_take_equals(victim: PodHistory, preemptor: PodHistory, node: str) -> bool:
     """Whether the simple preemptor may take a pod of the preemptor's own priority on an order's node."""
-    return preemptor.pinned_to == node and not victim.daemon and victim.priority < _SYSTEM_CRITICAL
+    return preemptor.pinned_to == node and is_ordinary(victim)
+
+
+def is_ordinary(victim: PodHistory) -> bool:
+    """Whether a pod may make room for one of its own priority at all."""
+    return not victim.daemon and victim.priority < _SYSTEM_CRITICAL
 
 
 def _of_quota(case: OrderCase, uid: str, pod: str) -> Iterator[Finding]:

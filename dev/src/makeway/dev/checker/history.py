@@ -120,7 +120,7 @@ class InForce:
     on. brakes: from when the brake was stored until it was released. cluster_uid: empty where it is not
     known. victims_per_order, victims_per_minute: the policy's limits; None: not judged.
     victims_apart: its `crossNode.mostVictims`, or the most that a policy may say. ranks_by_lost_work: its
-    `lostWork.rank` is not off, at any time.
+    `lostWork.rank` is not off, at any time. reclaims: its queues take back what others use, at any time.
     """
 
     protected_namespaces: frozenset[str] = frozenset()
@@ -133,6 +133,7 @@ class InForce:
     victims_per_minute: int | None = None
     victims_apart: int = 32
     ranks_by_lost_work: bool = False
+    reclaims: bool = False
 
 
 @dataclass(frozen=True)
