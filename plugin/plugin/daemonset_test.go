@@ -42,6 +42,30 @@ func TestAnEqualPriorityVictimOfADaemonSetPodPassesUnchanged(t *testing.T) {
 	expectVictims(t, w.nominated(p, "n1"), "a")
 }
 
+func TestAPodOfEqualPriorityGoesByReclaimAloneAndOnlyAnEqualOneDoes(t *testing.T) {
+	for name, c := range map[string]struct {
+		victim *v1.Pod
+		rule   string
+		goes   bool
+	}{
+		"an equal one":                    {pod("a", "n1", low, large).Obj(), verify.RuleReclaim, true},
+		"an equal one by another rule":    {pod("a", "n1", low, large).Obj(), verify.RuleLowerPriority, false},
+		"a higher one":                    {pod("a", "n1", mid, large).Obj(), verify.RuleReclaim, false},
+		"an equal one that a node is for": {onlyOn(pod("a", "n1", low, large).Obj(), "n1"), verify.RuleReclaim, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := pod("p", "", low, large).Obj()
+			w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, c.victim)
+			w.bus.plan = answers(by(c.rule, candidate("n1", "!a")))
+
+			result, _ := w.cycle(p)
+			if goes := result != nil && result.NominatedNodeName != ""; goes != c.goes {
+				t.Errorf("it goes: %t, want %t", goes, c.goes)
+			}
+		})
+	}
+}
+
 func TestTheOnePodThatSingleChoseGoesThoughACheaperOneMightDo(t *testing.T) {
 	p := onlyOn(pod("p", "", high, small).Obj(), "n1")
 	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, pod("near", "n1", mid, small).Obj(),

@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
@@ -25,14 +27,22 @@ func (c *Candidate) TerminatingAlone() (pods []*v1.Pod) {
 	return pods
 }
 
-// The planner's rules by which a pod may be removed: a lower priority, and the strategies that make room
-// for a pod that its DaemonSet has bound to one node.
+// The planner's rules by which a pod may be removed: a lower priority, the strategies that make room for a pod that its
+// DaemonSet has bound to one node, and what the preemptor's queue takes back of its guarantee.
 const (
 	RuleLowerPriority      = "lower-priority"
 	ruleLowerGroupPriority = "lower-group-priority"
 	RuleDaemonSetSingle    = "daemonset-single"
 	RuleDaemonSetMultiple  = "daemonset-multiple"
+	RuleReclaim            = "reclaim"
 )
+
+// Reclaims reports whether candidates name pods that the preemptor's queue takes back.
+func Reclaims(candidates []wire.Candidate) bool {
+	return slices.ContainsFunc(candidates, func(c wire.Candidate) bool {
+		return slices.ContainsFunc(c.Removable, func(one wire.Removable) bool { return one.Rule == RuleReclaim })
+	})
+}
 
 // Victim is a pod to evict.
 type Victim struct {

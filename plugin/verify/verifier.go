@@ -201,6 +201,10 @@ func (v *Verifier) mayRemove(pod *v1.Pod, rule, node string) bool {
 	case ruleLowerGroupPriority:
 		// The scheduler's own priority of the pod does not count; an evictor reads that of the group.
 		return minor.InGroup(pod) && !v.isOwn(pod)
+	case RuleReclaim:
+		// Whose queue guarantees what an evictor reads, and the priorities of groups.
+		equal := corev1helpers.PodPriority(pod) == corev1helpers.PodPriority(v.Pod)
+		return (equal || minor.InGroup(pod)) && !ofDaemonSet(pod) && !v.isOwn(pod)
 	case RuleDaemonSetSingle, RuleDaemonSetMultiple:
 		return node != "" && DaemonSetNode(v.Pod) == node && !ofDaemonSet(pod) && mayDisplace(v.Pod, pod, node)
 	}
