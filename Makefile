@@ -213,6 +213,10 @@ gang-differential: setup ## Plans for pod groups against an exact solver, 2,000 
 pairs: setup #: Features of the policy two by two in drawn clusters: planner, evictor and simulate (N=20000, FIRST=seed, ALWAYS=feature)
 	PYTHONPATH=tests $(BIN)/python -m pairs.run $(if $(filter file,$(origin N)),,--count $(N)) $(if $(FIRST),--first $(FIRST)) $(if $(ALWAYS),--always $(ALWAYS))
 
+.PHONY: reclaim
+reclaim: setup #: What queues take back in drawn trees of queues, by brute force (N=5000, FIRST=seed; 8 minutes)
+	MAKEWAY_CASES=$(if $(filter file,$(origin N)),5000,$(N)) $(if $(FIRST),MAKEWAY_FIRST=$(FIRST)) $(BIN)/pytest -q tests/unit/planner/test_reclaim_oracle.py
+
 .PHONY: sequences
 sequences: setup #: What happens while pods wait for room: kube-scheduler and makeway side by side (N=300, FIRST=seed; 8 minutes)
 	MAKEWAY_SEED=$$(first=$(if $(FIRST),$(FIRST),$$RANDOM); seq -s, $$first $$((first + $(if $(filter file,$(origin N)),300,$(N)) - 1))) \
