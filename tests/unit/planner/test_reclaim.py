@@ -15,7 +15,7 @@ from makeway.core.k8s.selector import compile_selector
 from makeway.core.policy.document import Policy, QueueRules
 from makeway.core.policy.facts import PodFacts
 from makeway.core.policy.rules import RECLAIM
-from makeway.core.queues.tree import QueueTree
+from makeway.core.queues.tree import PreemptionPolicy, QueueTree
 from makeway.planner.commit.removable import removable_pods
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
@@ -34,7 +34,7 @@ from makeway.planner.snapshot.changes import (
 )
 from makeway.planner.snapshot.records import PodRecord
 from unit.core.queue_building import queue, tree
-from unit.planner.building import HIGH, LOW, MID, NOW, ask, make_class, make_pod
+from unit.planner.building import HIGH, LOW, MID, NOW, ask, make_class, make_node, make_pod, make_snapshot
 from unit.planner.caching import plan
 from unit.planner.test_plan_groups import group
 from unit.planner.test_queue_rules import pod, snapshot_of, victims
@@ -232,3 +232,48 @@ def test_a_refusal_says_what_could_be_taken_back_and_is_tried_again() -> None:
     assert "takes back only from queues above theirs" in refused.message
     assert refused.exempt == {"queue-guaranteed": 5}
     assert refused.retry_at is not None
+
+
+def yunikorn(guaranteed: int = 100, **policies: PreemptionPolicy) -> QueueTree:
+    """The queues of YuniKorn's TestFindEligiblePreemptionVictims, in its amounts."""
+    one = queue(
+        "parent1",
+        queue("leaf1", policy=policies.get("leaf1")),
+        guaranteed={"memory": 100},
+        maximum={"memory": 200},
+        policy=policies.get("parent1"),
+    )
+    other = queue(
+        "parent2",
+        queue("leaf2", policy=policies.get("leaf2")),
+        guaranteed={"memory": guaranteed},
+        maximum={"memory": 200},
+        policy=policies.get("parent2"),
+    )
+    return tree(one, other, reclaim=True)
+
+
+YUNIKORN: dict[str, tuple[QueueTree, int, bool]] = {
+    "two pods of the queue above its guarantee": (yunikorn(), 0, True),
+    "disabling preemption on the victims' queue": (yunikorn(leaf2="disabled"), 0, False),
+    "fencing parent1": (yunikorn(parent1="fence"), 0, False),
+    "fencing leaf1": (yunikorn(leaf1="fence"), 0, False),
+    "fencing parent2": (yunikorn(parent2="fence"), 0, True),
+    "fencing leaf2": (yunikorn(leaf2="fence"), 0, True),
+    "parent1 is full": (yunikorn(), 200, False),
+    "increasing what is guaranteed to parent2": (yunikorn(guaranteed=200), 0, False),
+}
+
+
+@pytest.mark.parametrize("case", YUNIKORN)
+def test_who_may_go_as_in_yunikorn(case: str) -> None:
+    built, used, expected = YUNIKORN[case]
+    pods = [pod(f"v{at}", "root.parent2.leaf2", "n1", size=100) for at in range(2)]
+    pods += [pod("mine", "root.parent1.leaf1", "n2", HIGH, used)] if used else []
+    snapshot = make_snapshot([make_node("n1", 200), make_node("n2", 200)], pods)
+    snapshot.apply(Adopt(built, "queues-1"))
+
+    found = plan(snapshot, ask(pod("ask", "root.parent1.leaf1", size=100), nodes=["n1"]), NOW)
+
+    assert bool(names(found)) == expected
+    assert len(names(found)) <= 1
