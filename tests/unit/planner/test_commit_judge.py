@@ -280,11 +280,13 @@ def test_a_unit_goes_whole_or_not_at_all() -> None:
     assert {one.node for one in whole.order.victims} == {"n1", "n2"}
 
 
+@pytest.mark.parametrize("noted", ["scheduled_micros", "created_micros"])
 @pytest.mark.parametrize(("seconds", "stored"), [(29, True), (31, False)])
 def test_a_pod_that_came_to_a_unit_since_the_plan_is_for_the_evictor_to_judge(
-    seconds: int, stored: bool
+    noted: str, seconds: int, stored: bool
 ) -> None:
-    late = member("train", "b", "n2", facts=PodFacts(scheduled_micros=microseconds(NOW) - seconds * 10**6))
+    since = {noted: microseconds(NOW) - seconds * 10**6}
+    late = member("train", "b", "n2", facts=PodFacts(**since))
     seen = cluster([group("train")], [PREEMPTOR, member("train", "a", "n1"), late])
 
     found = judged(commit("a"), seen)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 import msgspec
@@ -179,3 +179,8 @@ def membership(key: GroupKey, find: Callable[[GroupKey], GroupRecord | None]) ->
         if not record.parent:
             return Membership(unit, record.priority)
         key = GroupKey(key.namespace, record.parent, composite=True)
+
+
+def came_lately(bound_at: datetime | None, ordered_at: datetime) -> bool:
+    """Report whether a pod was bound after an order was written, or less than `LATELY` before."""
+    return bound_at is not None and bound_at >= ordered_at - LATELY

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner, claimed_daemonset
-from makeway.core.k8s.importance import NOT_STARTED, microseconds
+from makeway.core.k8s.importance import NOT_STARTED, microseconds, moment_of
 from makeway.core.k8s.objects import Metadata, Pod
 from makeway.core.k8s.queue_labels import asked_for
 from makeway.core.policy.lost_work import NEVER_SAVED, checkpointed_at
@@ -79,6 +80,12 @@ class PodFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def by_itself(self) -> int:
         """Its own priority, whatever that of its groups is."""
         return self.priority if self.own_priority is None else self.own_priority
+
+    @property
+    def bound_at(self) -> datetime | None:
+        """When it was bound, as kube-apiserver notes it, or else made; None where that is not known."""
+        micros = self.created_micros if self.scheduled_micros == NOT_SCHEDULED else self.scheduled_micros
+        return None if micros == NOT_STARTED else moment_of(micros)
 
 
 def at_priority_of(facts: PodFacts, groups: int | None) -> PodFacts:

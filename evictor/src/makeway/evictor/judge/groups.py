@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from makeway.bus.messages import EvictionOrder, Victim
 from makeway.core.k8s.objects import Pod
-from makeway.core.k8s.pod_groups import LATELY, GroupKey, GroupRecord, Membership, group_of, membership
+from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, Membership, came_lately, group_of, membership
 from makeway.evictor.judge.members import Members
 from makeway.evictor.judge.verdicts import Exempt, Refused
 
@@ -103,7 +103,7 @@ def left_out(
             if pod.leaving or pod.uid in awaited or named.get(pod.uid) == str(unit):
                 continue
             name = f"{pod.namespace}/{pod.name}"
-            if pod.bound_at is None or pod.bound_at < order.created_at - LATELY:
+            if not came_lately(pod.bound_at, order.created_at):
                 return LeftOut(str(unit), name, late=False)
             if str(unit) not in growing:
                 late = late or LeftOut(str(unit), name, late=True)

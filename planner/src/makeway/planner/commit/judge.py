@@ -29,8 +29,8 @@ from makeway.bus.messages import (
     Void,
 )
 from makeway.bus.plan import NodeSelection
-from makeway.core.k8s.importance import microseconds, moment_of
-from makeway.core.k8s.pod_groups import LATELY, GroupKey
+from makeway.core.k8s.importance import moment_of
+from makeway.core.k8s.pod_groups import GroupKey, came_lately
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.facts import NOT_SCHEDULED
 from makeway.core.policy.mode import Mode
@@ -39,7 +39,6 @@ from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import RemovablePod
 from makeway.planner.plan.terminating import overdue_at
-from makeway.planner.snapshot.pod_groups import WholeGroup
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
@@ -269,7 +268,8 @@ def _victims(
     """Return pods as the victims of an order, or which of them may not be evicted, or not without others.
 
     What the pod asks of the nodes is no matter: the bridge's filters have verified that, or the plan's
-    columns. A DaemonSet's pod has rules of its own, which choose victims by what it needs.
+    columns. A DaemonSet's pod has rules of its own, which choose victims by what it needs. A victim for a
+    pod is on the order's node, or of a unit that has a pod there, which is not terminating.
     """
     node, uids = commit.node, {one.uid for one in going}
     of_daemonset = bool(node) and offer.daemonset_node == node
@@ -295,26 +295,24 @@ def _victims(
         members = [snapshot.pods[one.uid] for one in commit.placements if one.uid in snapshot.pods]
         removable = removable_pods(snapshot, question, going, around.now, members=members, preempting=group)
     versions = around.versions if commit.group is None else {}
+    unit_of, here = snapshot.groups.unit_of_pod, snapshot.pods_of(node) if node else ()
+    there = {unit.number for pod in here if not pod.terminating and (unit := unit_of(pod))}
     victims = []
     for pod in going:
-        unit = snapshot.groups.unit_of_pod(pod)
-        if pod.uid not in removable or not _is_there(pod, unit, node, snapshot):
+        unit = unit_of(pod)
+        on_node = pod.node == node or (unit is not None and unit.number in there)
+        if pod.uid not in removable or not (on_node if node else pod.node in snapshot.rows):
             message = f"pod {_name(pod)} may not be evicted for {_preemptor(commit)} now"
             return Void(reason="victim-spared", message=message)
         version, closes = versions.get(pod.uid, ""), offer.closing.get(pod.uid)
         victims.append(_victim(removable[pod.uid], version, closes))
-    for unit in {unit.number: unit for pod in going if (unit := snapshot.groups.unit_of_pod(pod))}.values():
+    for unit in {unit.number: unit for pod in going if (unit := unit_of(pod))}.values():
         for other in unit.members():
-            if other.uid not in uids and not _is_late(other, around.now):
+            # What has come since the plan evictors decide over.
+            if other.uid not in uids and not came_lately(other.facts.bound_at, around.now):
                 message = f"pod {_name(other)} belongs to {unit.key}, which is evicted whole or not at all"
                 return Void(reason="unit-incomplete", message=message)
     return tuple(victims)
-
-
-def _is_late(pod: PodRecord, now: datetime) -> bool:
-    """Report whether a pod was bound so lately that the plan may not know it: evictors decide over it."""
-    since = pod.facts.scheduled_micros
-    return since != NOT_SCHEDULED and since >= microseconds(now - LATELY)
 
 
 def _nominations(snapshot: Snapshot, around: Circumstances) -> tuple[Placement, ...]:
@@ -325,16 +323,6 @@ def _nominations(snapshot: Snapshot, around: Circumstances) -> tuple[Placement, 
         for pod, node in named
         if pod is not None
     )
-
-
-def _is_there(pod: PodRecord, unit: WholeGroup | None, node: str, snapshot: Snapshot) -> bool:
-    """Report whether a pod is on a pod's node, or of a unit that has one there; of a group's, on any.
-
-    One that is terminating is no part of its unit any more.
-    """
-    if not node:
-        return pod.node in snapshot.rows
-    return pod.node == node or (unit is not None and any(one.node == node for one in unit.members()))
 
 
 def _victim(removable: RemovablePod, version: str, closes: ClosedDomain | None) -> Victim:
