@@ -249,13 +249,13 @@ class _Reading:
 
     def _preemption_policy(self, entry: QueueEntry, where: str) -> PreemptionPolicy | None:
         text = entry.properties.get(POLICY)
-        for known in get_args(PreemptionPolicy):
-            if text is None or text.lower() == known:
-                return None if text is None else known
-        self._refuse(
-            join_path(f"{where}.properties", POLICY), "is no policy", "write default, fence or disabled"
-        )
-        return None
+        if text is None:
+            return None
+        known: dict[str, PreemptionPolicy] = {one: one for one in get_args(PreemptionPolicy)}
+        if text.lower() not in known:
+            path = join_path(f"{where}.properties", POLICY)
+            self._refuse(path, "is no policy", "write default, fence or disabled")
+        return known.get(text.lower())
 
     def _namespaces(self, entry: QueueEntry, where: str) -> tuple[str, ...] | None:
         if entry.namespaces is None:

@@ -316,7 +316,13 @@ def _victims(
 
 
 def _nominations(snapshot: Snapshot, around: Circumstances) -> tuple[Placement, ...]:
-    """Return which pods are nominated where, of those that are known."""
+    """Return which pods are nominated where, of those that are known; none where no queue takes back.
+
+    O(nominated pods).
+    """
+    tree = snapshot.queues.tree
+    if tree is None or not tree.reclaim:
+        return ()
     named = ((snapshot.pods.get(uid), node) for uid, node in around.nominated.items())
     return tuple(
         Placement(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node)
