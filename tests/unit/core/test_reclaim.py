@@ -1,4 +1,4 @@
-"""Reclaim by itself: whose guarantee counts, and whose pods may go for it."""
+"""Reclaim by itself: whose guarantee counts, and whose pods are evicted for it."""
 
 from __future__ import annotations
 
@@ -109,6 +109,13 @@ def test_only_pods_of_the_very_priority_that_hold_what_is_guaranteed_go() -> Non
     assert not found.with_pod("root.b", 4, {GPU: 1})
     assert not found.with_pod("root.b", 5, {"cpu": 1})
     assert not found.with_pod("root.a", 5, {GPU: 1})
+
+
+def test_a_pod_of_a_queue_that_has_come_since_stays() -> None:
+    found = asks(TWO, "root.a", {GPU: 1}, {})
+
+    assert found is not None
+    assert (found.with_pod("root.b", 5, {GPU: 1}) != "", found.with_pod("root.c", 5, {GPU: 1})) == (True, "")
 
 
 def test_system_critical_pods_take_nothing_back() -> None:

@@ -5,9 +5,9 @@ back what others use of its guarantee:
 
 1. The deepest queue at or above the pod's own counts that stays within its guarantee with the pod, in every
    resource that the guarantee names and the pod requests. A queue without a guarantee takes nothing back.
-2. Pods outside that queue of the pod's very priority may go, where they hold some of these resources; not of
+2. Removable are pods outside that queue of the pod's very priority that hold some of these resources; not of
    system-critical priority, nor across a fence of the pod's own queues, nor of a queue that lends nothing.
-   Lower ones go in any case.
+   Lower ones are in any case.
 3. No victim takes a queue below its guarantee. That holds for every preemption, and is not looked at here. So
    no pod that was displaced can take the room back, neither by its queue's guarantee nor by its priority.
 """
@@ -27,7 +27,7 @@ class Reclaim:
     """What one preemptor may take back.
 
     `queue`: the one that stays within its guarantee; `resources`: those of the guarantee that the preemptor
-    requests, by name. `priority`: the preemptor's. `lenders`: by number, the queues whose pods may go.
+    requests, by name. `priority`: the preemptor's. `lenders`: by number, the queues whose pods are removable.
     """
 
     tree: QueueTree
@@ -39,11 +39,12 @@ class Reclaim:
     def with_pod(self, path: str, priority: int, requests: Amounts) -> str:
         """Return what is taken back with a pod, for a person to read; empty where it may not go.
 
-        `path`: of its queue. Whether it is of a DaemonSet is not asked, nor whether queues hold it at all.
-        O(resources).
+        `path`: of its queue, which may be of a tree that has been read since. Whether it is of a DaemonSet is
+        not asked, nor whether queues hold it at all. O(resources).
         """
+        number = self.tree.numbers.get(path)
         held = [name for name in self.resources if requests.get(name, 0) > 0]
-        if not held or priority != self.priority or not self.lenders[self.tree.numbers[path]]:
+        if not held or priority != self.priority or number is None or not self.lenders[number]:
             return ""
         return f"queue {self.queue.path} takes {', '.join(held)} back from queue {path}"
 
