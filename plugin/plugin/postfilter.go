@@ -194,7 +194,7 @@ func (a *attempt) find(ctx context.Context) (passed []*verify.Candidate, reply *
 		if len(passed) == 0 && !budget.IsOpen(a.engine.clock.Now()) {
 			break
 		}
-		// The sieve leaves pods of equal priority where they are, so that no node that reclaim helps on may go through it.
+		// The sieve leaves pods of equal priority where they are, so that it must see no node on which reclaim helps.
 		if piece >= a.args.MaxCandidates && !a.sieved && !verify.Reclaims(reply.Candidates) {
 			a.sieved = true
 			if a.sieve(ctx); a.left().Count == 0 || !mayAsk(ctx, a.args.PlanTimeout.Duration) {

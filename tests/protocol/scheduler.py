@@ -609,11 +609,11 @@ class Scheduler:
             self._take_order(message.subject, message.data)
 
     async def _follow_outcomes(self) -> None:
-        def told(position: StreamPosition) -> None:
+        def reached(position: StreamPosition) -> None:
             self.outcomes_read = position
 
         stream = SUBJECTS.outcomes_stream
-        async for message in self.bus.follow(stream, start=Start.beginning(), told=told):
+        async for message in self.bus.follow(stream, start=Start.beginning(), reached=reached):
             self._take_outcome(message.data)
 
     def _take_order(self, subject: str, data: bytes) -> None:

@@ -324,7 +324,7 @@ class SimulatedBus(Bus):
         caught_up: asyncio.Event | None = None,
         stop_at_end: bool = False,
         restarted: Callable[[], None] | None = None,
-        told: Callable[[StreamPosition], None] | None = None,
+        reached: Callable[[StreamPosition], None] | None = None,
         **_: Any,
     ) -> AsyncGenerator[StreamMessage]:
         """Read a stream, each message once and in order, late."""
@@ -350,8 +350,8 @@ class SimulatedBus(Bus):
                     at += 1
                     if start.time is None or message.time >= start.time:
                         yield StreamMessage(message.subject, message.sequence, message.time, message.data)
-                    if told is not None:
-                        told(StreamPosition(created=str(made), sequence=message.sequence))
+                    if reached is not None:
+                        reached(StreamPosition(created=str(made), sequence=message.sequence))
                 continue
             if caught_up is not None:
                 caught_up.set()

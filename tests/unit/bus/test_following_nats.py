@@ -302,7 +302,7 @@ async def created(bus: Bus) -> str:
 async def test_whoever_compares_is_told_how_far_the_caller_has_worked(bus: Bus) -> None:
     await publish(bus, "a", "b")
     told: list[StreamPosition] = []
-    messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning(), told=told.append)
+    messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning(), reached=told.append)
     await take(messages, 2)
     first = await created(bus)
     assert told == [StreamPosition(created=first, sequence=1)], "the last one is still being worked on"
@@ -328,7 +328,7 @@ async def test_what_was_stored_before_the_start_counts_as_worked_on(bus: Bus) ->
     await asyncio.sleep(0.05)
     told, read = list[StreamPosition](), asyncio.Event()
     start = Start.at_time(datetime.now(UTC))
-    messages = bus.follow(bus.subjects.orders_stream, start=start, caught_up=read, told=told.append)
+    messages = bus.follow(bus.subjects.orders_stream, start=start, caught_up=read, reached=told.append)
     reading = asyncio.create_task(take(messages, 1))
 
     async with asyncio.timeout(15):

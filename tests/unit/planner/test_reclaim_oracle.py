@@ -167,7 +167,7 @@ def taking(case: Case) -> Drawn | None:
 
 
 def may_go(case: Case, pod: PodRecord) -> bool:
-    """Whether a pod may go, looked at by itself."""
+    """Whether a pod may be evicted, looked at by itself."""
     if pod.priority != case.preemptor.priority:
         return pod.priority < case.preemptor.priority
     queue_taking = taking(case)
@@ -190,7 +190,7 @@ def keeps(case: Case, victims: Sequence[PodRecord], queue: Drawn, resource: str)
 
 
 def legal(case: Case, victims: Sequence[PodRecord]) -> bool:
-    """Whether pods may go together."""
+    """Whether pods may be evicted together."""
     guaranteed = [(one, name) for one in case.queues.values() for name in one.guaranteed]
     return all(may_go(case, pod) for pod in victims) and all(keeps(case, victims, *one) for one in guaranteed)
 

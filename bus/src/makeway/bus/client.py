@@ -284,13 +284,13 @@ class Bus(Records):
         at_end: Callable[[float], None] | None = None,
         stop_at_end: bool = False,
         restarted: Callable[[], None] | None = None,
-        told: Callable[[StreamPosition], None] | None = None,
+        reached: Callable[[StreamPosition], None] | None = None,
     ) -> AsyncGenerator[StreamMessage]:
         """Read a stream in order, each message once, across reconnections; as `makeway.bus.nats.follow`.
 
         `stream`: its name, as in `bus.subjects.orders_stream`. `subjects`: only these, wildcards allowed; all
         where empty. `caught_up`, `at_end`, `stop_at_end`: as there. `restarted`: called where the stream was
-        made anew, or has lost what was read from it; all that it holds is then read again. `told`: called
+        made anew, or has lost what was read from it; all that it holds is then read again. `reached`: called
         with how far the caller has worked on what the stream holds, whenever that is further.
         """
         subject = "" if stop_at_end else self._passing.get(stream, "")
@@ -301,7 +301,7 @@ class Bus(Records):
             subjects,
             start,
             restarted=restarted,
-            told=told,
+            reached=reached,
             passing=subject,
         )
         return follow(follower, caught_up=caught_up, at_end=at_end, stop_at_end=stop_at_end)

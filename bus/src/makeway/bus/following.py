@@ -93,14 +93,14 @@ async def follow_outcomes(
     take: Callable[[Outcome], None],
     refused: Callable[[], None] = lambda: None,
     caught_up: asyncio.Event | None = None,
-    told: Callable[[StreamPosition], None] | None = None,
+    reached: Callable[[StreamPosition], None] | None = None,
 ) -> None:
     """Have each outcome of a cluster's orders taken; ends with the process.
 
-    `refused`: called for each that is not understood. `caught_up`, `told`: as of `Bus.follow`.
+    `refused`: called for each that is not understood. `caught_up`, `reached`: as of `Bus.follow`.
     """
     stream = bus.subjects.outcomes_stream
-    async for message in bus.follow(stream, start=start, caught_up=caught_up, told=told):
+    async for message in bus.follow(stream, start=start, caught_up=caught_up, reached=reached):
         try:
             outcome = bus.signatures.outcome(message.data, message.subject)
         except Malformed as error:

@@ -66,8 +66,8 @@ class OutcomeFollower:
         """Have each outcome taken, until the process ends."""
         refused = self._metrics.decode_errors.labels("outcomes").inc
         await follow_outcomes(
-            self._bus, self._cluster_uid, self._start, take=take, refused=refused, told=self._told
+            self._bus, self._cluster_uid, self._start, take=take, refused=refused, reached=self._reached
         )
 
-    def _told(self, position: StreamPosition) -> None:
+    def _reached(self, position: StreamPosition) -> None:
         self.read = position

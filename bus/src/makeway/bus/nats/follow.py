@@ -78,7 +78,7 @@ class StreamMessage:
 class Follower:
     """One reader of one stream; see `follow`. `passing`: subject that it may subscribe to as a wake-up.
 
-    `told`: called with how far the stream has been read, whenever that is further.
+    `reached`: called with how far the stream has been read, whenever that is further.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Follower:
         start: Start,
         *,
         restarted: Callable[[], None] | None = None,
-        told: Callable[[StreamPosition], None] | None = None,
+        reached: Callable[[StreamPosition], None] | None = None,
         passing: str = "",
     ) -> None:
         self._jetstream = jetstream
@@ -98,7 +98,7 @@ class Follower:
         self._subjects = list(subjects)
         self._start = start
         self._restarted = restarted
-        self._told = told
+        self._reached = reached
         self._batches = Batches(connection, jetstream, stream)
         self._wake_up = WakeUp(connection, passing)
         self._found = 0
@@ -139,15 +139,15 @@ class Follower:
     def read_up_to(self, sequence: int) -> None:
         """Note that all up to here was worked on."""
         self._last = max(self._last, sequence)
-        self._tell(self._last)
+        self._reach(self._last)
 
     def read_all(self) -> None:
         """Note that there are no more: what the stream had at the last look is read, or was not asked for."""
-        self._tell(max(self._last, self._end))
+        self._reach(max(self._last, self._end))
 
-    def _tell(self, sequence: int) -> None:
-        if self._told:
-            self._told(StreamPosition(created=self._created, sequence=sequence))
+    def _reach(self, sequence: int) -> None:
+        if self._reached:
+            self._reached(StreamPosition(created=self._created, sequence=sequence))
 
     async def drop(self, reason: str, detail: str) -> None:
         """Begin afresh behind what was read, as something is in doubt."""

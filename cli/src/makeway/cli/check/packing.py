@@ -1,7 +1,7 @@
 """What `makeway check` says of how scarce resources are filled: a hint where spreading keeps pods waiting.
 
-kube-scheduler takes the emptiest node (NodeResourcesFit, LeastAllocated) unless it is told otherwise. What is
-free of a scarce resource then lies about in pieces, and a pod that asks for several waits, or preempts, where
+kube-scheduler takes the emptiest node (NodeResourcesFit, LeastAllocated) where no profile says otherwise. So
+what is free of a scarce resource is left in pieces, and a pod that asks for several waits, or preempts, where
 as many are free. Where that is not certain nothing is said: no ConfigMap has the scheduler's configuration,
 other plugins or extenders score too, something may not be read, or there is too much of it.
 """

@@ -32,7 +32,7 @@ class Evaluation:
     """What was found on the nodes of a batch; M nodes, R asked resources and then layers of constraints.
 
     * `lower`: bool[slots, M], pods of lower priority, or that are reclaimed; `removable`: those of them that
-      may go; `violating`, `victims`: bool[slots, M], only on nodes that `help`.
+      may be evicted; `violating`, `victims`: bool[slots, M], only on nodes that `help`.
     * `under_budget`: bool[slots, M], pods that may not go because of a hard budget; `guaranteed`: because of
       the guarantee of a queue.
     * `fits`: bool[M], the columns need no pod gone. `waits`: bool[M], it is enough that the awaited go.
@@ -119,7 +119,7 @@ def evaluate(
 
     `undecided`: bool[signatures], pods that stay since it is not known which hard budgets cover them.
     `devices`: asked resources that a node without any of them may serve by dynamic allocation: the room there
-    is not limited. `reclaimable`: bool[slots, M], pods that may go though they are not lower.
+    is not limited. `reclaimable`: bool[slots, M], pods that are removable though they are not lower.
     """
     columns = batch.columns
     vector = columns.amounts(needs)

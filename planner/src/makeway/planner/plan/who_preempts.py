@@ -2,8 +2,8 @@
 
 The columns hold of each pod which rules' `victims` it matches, a bit each. The lowest that pod and preemptor
 both have is the rule that decides. What it keeps is put into the batch as an exemption, so that whatever
-reads exemptions there heeds it. Besides pods of lower priority those may go that the preemptor's queue
-reclaims.
+reads exemptions there heeds it. Besides pods of lower priority those are removable that the preemptor's
+queue reclaims.
 """
 
 from __future__ import annotations

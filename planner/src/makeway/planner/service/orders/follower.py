@@ -86,7 +86,7 @@ class OrderFollower:
         """Note every outcome; quarantine those that cannot be read."""
         stream = self._bus.subjects.outcomes_stream
         messages = self._bus.follow(
-            stream, start=self._start, caught_up=self._outcomes_read, told=self._read_outcomes
+            stream, start=self._start, caught_up=self._outcomes_read, reached=self._read_outcomes
         )
         await self._each(messages, "outcomes", self._ended, aside=stream)
 
