@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
-
-import msgspec
 
 from makeway.cli.check.place import CheckedCluster
 from makeway.cli.check.result import CheckResult
 from makeway.cli.connect.configmaps import read_map
-from makeway.cli.connect.objects import METADATA_LIST, Bare
+from makeway.cli.connect.objects import METADATA_LIST, Bare, MoreError, paged
 from makeway.core.config.document import ConfigError
 from makeway.core.policy.document import KEY, parse_policy
 from makeway.core.policy.lost_work import CHECKPOINTED_AT, NEVER_SAVED, checkpointed_at
 from makeway.core.text import counted, first_few
-from makeway.runtime.pages import Page, UnreadableObject
-from makeway.runtime.paging import PAGE_BYTES, Paging
+from makeway.runtime.pages import UnreadableObject
 
 NAME: Final = "lost work"
 
@@ -37,25 +34,19 @@ async def lost_work_result(at: CheckedCluster) -> Sequence[CheckResult]:
     if policy.lost_work.rank == "off" and "lostWork" not in policy.groups.objective:
         return ()
 
-    async def ask(query: Mapping[str, str]) -> bytes:
-        return await at.api.request(
-            "GET", "/api/v1/pods", query=query, accept=METADATA_LIST, most_bytes=PAGE_BYTES
-        )
-
-    paging, token, looked_at, saying = Paging(ask), "", 0, 0
+    looked_at, saying, more = 0, 0, False
     unreadable: list[str] = []
-    while True:
-        page = Page(await paging.page(token))
-        for pod in page.objects(lambda text: msgspec.json.decode(text, type=Bare)):
+    try:
+        async for pod in paged(at.api, "/api/v1/pods", Bare, MOST_PODS, accept=METADATA_LIST):
             looked_at += 1
             if isinstance(pod, UnreadableObject) or CHECKPOINTED_AT not in (pod.metadata.annotations or {}):
                 continue
             saying += 1
             if checkpointed_at(pod.metadata) == NEVER_SAVED:
                 unreadable.append(f"{pod.metadata.namespace}/{pod.metadata.name}")
-        token = page.metadata.continue_
-        if not token or looked_at >= MOST_PODS:
-            return (judge(looked_at, saying, unreadable, more=bool(token)),)
+    except MoreError:
+        more = True
+    return (judge(looked_at, saying, unreadable, more=more),)
 
 
 def judge(looked_at: int, saying: int, unreadable: Sequence[str], *, more: bool) -> CheckResult:

@@ -13,12 +13,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-import msgspec
-
 from makeway.cli.check import scheduler
 from makeway.cli.check.place import CheckedCluster
 from makeway.cli.check.result import CheckResult
-from makeway.cli.connect.objects import listed
+from makeway.cli.connect.objects import MoreError, listed, paged
 from makeway.core.k8s.nodes import keeps_out, required_nodes
 from makeway.core.k8s.objects import ConfigMap, Node, Pod
 from makeway.core.k8s.quantity import QuantityError
@@ -26,8 +24,7 @@ from makeway.core.k8s.requests import pod_requests
 from makeway.core.k8s.resources import allocatable, is_extended
 from makeway.core.text import counted, first_few
 from makeway.runtime.kube import Api, ApiError, ApiUnavailable
-from makeway.runtime.pages import Page, UnreadableObject
-from makeway.runtime.paging import PAGE_BYTES, Paging
+from makeway.runtime.pages import UnreadableObject
 
 NAME: Final = "scheduler packing"
 
@@ -72,10 +69,6 @@ Waiting = tuple[Pod, str, int]
 """A pod that waits for several of an extended resource: of which, and for how many."""
 
 
-class TooManyError(Exception):
-    """There are more objects than are read, or one that cannot be."""
-
-
 async def packing_result(at: CheckedCluster) -> Sequence[CheckResult]:
     """Read what waits, and only where something does what is free. Nothing may fail for a hint."""
     try:
@@ -91,7 +84,7 @@ async def packing_result(at: CheckedCluster) -> Sequence[CheckResult]:
         nodes = await _read(at.api, "/api/v1/nodes", Node, MOST_NODES)
         placed = await _read(at.api, "/api/v1/pods", Pod, MOST_PODS, fieldSelector=_PLACED)
         return list(judge(waiting, nodes, placed))
-    except (ApiError, ApiUnavailable, TooManyError, QuantityError):
+    except (ApiError, ApiUnavailable, MoreError, QuantityError):
         return ()
 
 
@@ -187,22 +180,11 @@ def _profile_of(pod: Pod) -> str:
     return pod.spec.scheduler_name or "default-scheduler"
 
 
-async def _read(api: Api, path: str, kind: type[T], most: int, **selector: str) -> list[T]:
-    """Read a list in pages. Raises TooManyError; ApiError and ApiUnavailable as `Api.request`."""
-
-    async def ask(query: Mapping[str, str]) -> bytes:
-        return await api.request("GET", path, query={**query, **selector}, most_bytes=PAGE_BYTES)
-
-    decode = msgspec.json.Decoder(kind).decode
-    paging, token, found = Paging(ask), "", list[T]()
-    while True:
-        page = Page(await paging.page(token))
-        for one in page.objects(decode):
-            if isinstance(one, UnreadableObject):
-                raise TooManyError
-            found.append(one)
-        token = page.metadata.continue_
-        if len(found) > most or (token and len(found) == most):
-            raise TooManyError
-        if not token:
-            return found
+async def _read(api: Api, path: str, kind: type[T], most: int, **query: str) -> list[T]:
+    """Read a list. Raises MoreError also where an object cannot be read; ApiError, ApiUnavailable."""
+    found = list[T]()
+    async for one in paged(api, path, kind, most, query=query):
+        if isinstance(one, UnreadableObject):
+            raise MoreError
+        found.append(one)
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 from typing import Any, Final, Generic, TypeVar
 
@@ -9,6 +10,8 @@ import msgspec
 
 from makeway.core.k8s.objects import Metadata
 from makeway.runtime.kube import Api, ApiError
+from makeway.runtime.pages import Page, UnreadableObject
+from makeway.runtime.paging import PAGE_BYTES, Paging
 
 T = TypeVar("T")
 
@@ -34,6 +37,38 @@ async def read_object(api: Api, path: str) -> bytes | None:
         if error.status != HTTPStatus.NOT_FOUND:
             raise
         return None
+
+
+class MoreError(Exception):
+    """There are more objects than are read."""
+
+
+async def paged(
+    api: Api, path: str, kind: type[T], most: int, *, query: Mapping[str, str] | None = None, **options: Any
+) -> AsyncIterator[T | UnreadableObject]:
+    """Read a list's objects as `kind`, in pages that are bounded in bytes.
+
+    `query`: parameters besides those of pages; `options`: of each request. Raises ApiError, ApiUnavailable;
+    after `most` objects MoreError where there are more, which are not asked for.
+    """
+
+    async def ask(page: Mapping[str, str]) -> bytes:
+        return await api.request(
+            "GET", path, query={**page, **(query or {})}, most_bytes=PAGE_BYTES, **options
+        )
+
+    paging, token, found, decode = Paging(ask), "", 0, msgspec.json.Decoder(kind).decode
+    while True:
+        page = Page(await paging.page(token))
+        for one in page.objects(decode):
+            if found == most:
+                raise MoreError
+            found += 1
+            yield one
+        if not (token := page.metadata.continue_):
+            return
+        if found == most:
+            raise MoreError
 
 
 async def listed(api: Api, path: str, kind: type[T], **options: Any) -> tuple[T, ...]:
