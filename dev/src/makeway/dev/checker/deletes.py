@@ -95,7 +95,7 @@ def _importance(case: OrderCase, uid: str, order: OrderHistory, pod: str, when: 
         and _may_take_equals(victim, preemptor, order.order.node)
     )
     rule = next(named.rule for named in order.order.victims if named.uid == uid)
-    equal |= case.history.in_force.reclaims and rule == RECLAIM and is_ordinary(victim)
+    equal |= may_reclaim(case, victim, rule)
     if victim.priority > preemptor.priority or (victim.priority == preemptor.priority and not equal):
         evidence = f"deleted at {when} with priority {victim.priority} for {preemptor.priority}"
         yield Violation(Invariant.VICTIM_NOT_LOWER, objects, at, evidence)
@@ -105,10 +105,15 @@ def _importance(case: OrderCase, uid: str, order: OrderHistory, pod: str, when: 
 
 def _may_take_equals(victim: PodHistory, preemptor: PodHistory, node: str) -> bool:
     """Whether the simple preemptor may take a pod of the preemptor's own priority on an order's node."""
-    return preemptor.pinned_to == node and is_ordinary(victim)
+    return preemptor.pinned_to == node and _is_ordinary(victim)
 
 
-def is_ordinary(victim: PodHistory) -> bool:
+def may_reclaim(case: OrderCase, victim: PodHistory, rule: str) -> bool:
+    """Whether a pod of equal priority may be evicted by the rule that its order names for it."""
+    return case.history.in_force.reclaims and rule == RECLAIM and _is_ordinary(victim)
+
+
+def _is_ordinary(victim: PodHistory) -> bool:
     """Whether a pod may make room for one of its own priority at all."""
     return not victim.daemon and victim.priority < _SYSTEM_CRITICAL
 

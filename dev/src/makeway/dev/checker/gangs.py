@@ -12,10 +12,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from makeway.bus.messages import Victim
 from makeway.core.k8s.pod_groups import GroupKey
-from makeway.core.policy.rules import RECLAIM
 from makeway.dev.audit_log import AuditEvent
 from makeway.dev.checker.case import Finding, OrderCase
-from makeway.dev.checker.deletes import is_ordinary
+from makeway.dev.checker.deletes import may_reclaim
 from makeway.dev.checker.findings import Invariant, Violation
 from makeway.dev.checker.nodes import NodeLabels
 from makeway.dev.checker.orders import OrderHistory
@@ -184,7 +183,7 @@ def _lower(
     record = groups.at(GroupKey(group.namespace, group.name), moment)
     preemptor = group.priority if record is None else record.priority
     rule = next((one.rule for one in order.order.victims if one.uid == uid), "")
-    equal = case.history.in_force.reclaims and rule == RECLAIM and is_ordinary(victim)
+    equal = may_reclaim(case, victim, rule)
     if (priority := groups.priority_of(victim, moment)) > preemptor or (priority == preemptor and not equal):
         objects = (victim.described, order.described)
         evidence = f"deleted at {moment.isoformat()} with priority {priority} for {preemptor}"

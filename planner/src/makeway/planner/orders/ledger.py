@@ -62,9 +62,8 @@ class Ledger:
     `_ended`, `_lately`: as outcomes came, which is about as the orders ended. `_named`: by pod, the end
     of the last order that names it, in the order in which they were read. `read_until`: the time of the
     monotonic clock before which all orders that were stored have been read. `outcomes_read`: how far their
-    stream has been read. `pauses`: what ended orders say
-    of their preemptors. `pledges`: what answered plans are about to order. `breakers`: whether orders are
-    carried out.
+    stream has been read. `pauses`: what ended orders say of their preemptors. `pledges`: what answered plans
+    are about to order. `breakers`: whether orders are carried out.
     """
 
     def __init__(self, staying: Callable[[str], bool] = _unwatched) -> None:

@@ -31,9 +31,8 @@ def dependencies(
 
     `budgets`: hard ones that keep pods; `limited`: a bound forbids victims. The policy where it keeps pods
     or forbids victims; the configuration of queues where they do, or a rule asks for queues, and the queues
-    that are at their maximum;
-    the budgets that forbid victims, where they are hard; the PriorityClasses by which pods are exempt from
-    this preemptor; the pods that the API server refused to delete. O(classes in use).
+    that are at their maximum; the budgets that forbid victims, where they are hard; the PriorityClasses by
+    which pods are exempt from this preemptor; the pods that the API server refused to delete. O(classes).
     """
     found: list[tuple[str, str, str]] = []
     source = snapshot.exemptions.source
