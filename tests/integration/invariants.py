@@ -1,7 +1,7 @@
 """The independent checker at the end of a test: over its space, or over the whole cluster."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from integration.cluster import RunningCluster
@@ -38,7 +38,7 @@ async def assert_invariants(space: Space, *, wait: bool = True, lost: Streams | 
         space.namespace,
         space.opened_at,
         simple_preemptor=space.simple_preemptor,
-        ranks_by_lost_work=space.ranks_by_lost_work,
+        in_force=space.in_force,
     )
     return await _assert(scope, wait, lost or Streams())
 
@@ -61,7 +61,7 @@ class _Scope:
     namespace: str = ""
     since: datetime | None = None
     simple_preemptor: bool = False
-    ranks_by_lost_work: bool = False
+    in_force: InForce = field(default_factory=InForce)
 
     async def history(self, now: datetime, lost: Streams) -> RecordedHistory:
         streams = await streams_of(self.cluster, since=self.since)
@@ -72,7 +72,7 @@ class _Scope:
             simple_preemptor=self.simple_preemptor,
             outages=self.cluster.outages(now),
             accounts=self.cluster.accounts(),
-            in_force=InForce(ranks_by_lost_work=self.ranks_by_lost_work),
+            in_force=self.in_force,
         )
 
 

@@ -33,11 +33,10 @@ def queue(name: str, *queues: Tree, **resources: Any) -> Tree:
     return {"name": name, "resources": written, "queues": list(queues)}
 
 
-def queues_yaml(*queues: Tree, enabled: bool = True) -> str:
+def queues_yaml(*queues: Tree, enabled: bool = True, reclaim: bool = False) -> str:
     """A file with these queues below root."""
-    return yaml.safe_dump(
-        {"partitions": [{"preemption": {"quotapreemptionenabled": enabled}, "queues": list(queues)}]}
-    )
+    preemption = {"quotapreemptionenabled": enabled, "enabled": reclaim}
+    return yaml.safe_dump({"partitions": [{"preemption": preemption, "queues": list(queues)}]})
 
 
 def in_queue(space: Space, name: str, cpu: int, path: str = "") -> PodBuilder:

@@ -16,6 +16,7 @@ from integration.cluster import RunningCluster
 from integration.waiting import PATIENT_SECONDS, NotYet, until
 from makeway.core.k8s.objects import Node, Pod
 from makeway.dev.audit_log import AuditLog
+from makeway.dev.checker.history import InForce
 from makeway.dev.options import NATS
 from makeway.runtime.kube import Api, ApiError
 
@@ -56,8 +57,9 @@ class Space:
         self.judged = True
         """Whether the checker judges this space at its end; a test that writes as the evictor says no."""
         self.simple_preemptor = False
-        self.ranks_by_lost_work = False
         """Whether a policy turns the simple preemptor on while the test runs."""
+        self.in_force = InForce()
+        """What else of policy and queues the checker has to know."""
         self.opened_at = datetime.now(UTC)
         self.audit: AuditLog = cluster.audit()
         """The audit log from the test's begin."""

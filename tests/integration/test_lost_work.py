@@ -9,12 +9,13 @@ from integration.preempting import deletes_of, first_decision, settle, sized
 from integration.space import Space
 from makeway.core.k8s.times import api_time
 from makeway.core.policy.lost_work import CHECKPOINTED_AT
+from makeway.dev.checker.history import InForce
 
 _APART_SECONDS = 5
 
 
 async def test_the_pod_that_has_just_saved_goes_and_not_the_one_that_started_last(space: Space) -> None:
-    space.ranks_by_lost_work = True
+    space.in_force = InForce(ranks_by_lost_work=True)
     await space.add_nodes(make_node("n1").cpu("500m"), make_node("n2").cpu("500m"))
     await space.run(sized("saving", "low", 500).on("n1"))
     await space.run(sized("silent", "low", 500).on("n2"))
