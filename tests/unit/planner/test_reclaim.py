@@ -209,6 +209,8 @@ def test_a_group_takes_back_what_all_of_its_members_may(count: int, size: int, g
     assert isinstance(found, GangPlan) == goes
     if isinstance(found, GangPlan):
         assert {one.rule for one in found.victims} == {RECLAIM}
+    else:
+        assert found.retry_at is not None
     judged = removable_pods(
         snapshot, ask(members[0]), first[:2], NOW, members=members, preempting=GroupKey("default", "gang")
     )
@@ -232,6 +234,17 @@ def test_a_refusal_says_what_could_be_taken_back_and_is_tried_again() -> None:
     assert "takes back only from queues above theirs" in refused.message
     assert refused.exempt == {"queue-guaranteed": 5}
     assert refused.retry_at is not None
+
+
+def test_a_refusal_depends_on_the_queues_where_they_take_back() -> None:
+    source = ("ConfigMap", "makeway-system", "makeway-queues")
+    for built in (TWO, OFF):
+        snapshot = snapshot_of(built, *borrowers())
+        snapshot.apply(Adopt(built, "queues", source))
+        refused = plan(snapshot, ask(pod("new", "root.a", size=400)), NOW)
+
+        assert isinstance(refused, PlanRefusal)
+        assert (source in refused.depends_on) == built.reclaim
 
 
 def yunikorn(guaranteed: int = 100, **policies: PreemptionPolicy) -> QueueTree:

@@ -97,9 +97,13 @@ def _is_searched(model: Model) -> bool:
 
 
 def _spares(model: Model, gang: GangQuestion) -> bool:
-    """Report whether a rule keeps pods of lower priority: time or another object may end that."""
-    lower = model.priority < gang.classes[0].question.preemptor.priority
-    return bool((lower & ~model.removable).any())
+    """Report whether a rule keeps pods of lower priority, or a guarantee those that queues take back.
+
+    Time or another object may end that.
+    """
+    priority, tree = gang.classes[0].question.preemptor.priority, model.snapshot.queues.tree
+    reclaimable = model.priority == priority if tree is not None and tree.reclaim else False
+    return bool((((model.priority < priority) | reclaimable) & ~model.removable).any())
 
 
 def _lacks(model: Model) -> dict[str, int]:

@@ -30,9 +30,10 @@ def dependencies(
     """Return the objects whose change may help, as (kind, namespace, name), at most MOST.
 
     `budgets`: hard ones that keep pods; `limited`: a bound forbids victims. The policy where it keeps pods
-    or forbids victims; the configuration of queues where they do, or a rule asks for queues, and the queues
-    that are at their maximum; the budgets that forbid victims, where they are hard; the PriorityClasses by
-    which pods are exempt from this preemptor; the pods that the API server refused to delete. O(classes).
+    or forbids victims; the configuration of queues where they do, a rule asks for queues, or queues take
+    back their guarantees; the queues that are at their maximum; the budgets that forbid victims, where they
+    are hard; the PriorityClasses by which pods are exempt from this preemptor; the pods that the API server
+    refused to delete. O(classes in use).
     """
     found: list[tuple[str, str, str]] = []
     source = snapshot.exemptions.source
@@ -40,8 +41,10 @@ def dependencies(
     if source is not None and (limited or exempt.keys() - others):
         found.append(source)
     by_queue = PREEMPTION_RULE in exempt and asks_for_queues(snapshot.exemptions.table)
-    if snapshot.queues.source is not None and (maxima or QUEUE_GUARANTEED in exempt or by_queue):
-        found.append(snapshot.queues.source)
+    queues, tree = snapshot.queues.source, snapshot.queues.tree
+    reclaim = tree is not None and tree.reclaim
+    if queues is not None and (maxima or QUEUE_GUARANTEED in exempt or by_queue or reclaim):
+        found.append(queues)
     found += [("Queue", "", path) for path in dict.fromkeys(limit.queue.path for limit in maxima)]
     if HARD_BUDGET in exempt:
         keys = sorted(budgets)[:_BUDGETS]
