@@ -98,7 +98,7 @@ def case_of(found: dict[str, Any]) -> dict[str, Any] | None:
                 "queue": job["QueueName"].strip('"'),
                 "gpus": int(job.get("RequiredGPUsPerTask", "0")),
                 "priority": _priority(job.get("Priority", "0")),
-                "node": job["Tasks"][0].get("NodeName", "").strip('"'),
+                "node": _node(job["Tasks"][0]),
             }
             for job in jobs
         ],
@@ -107,6 +107,11 @@ def case_of(found: dict[str, Any]) -> dict[str, Any] | None:
         ),
         "evictions": int(mocks.get("NumberOfCacheEvictions", "0")),
     }
+
+
+def _node(task: dict[str, str]) -> str:
+    """Return where a task runs; of one that is pending the tests may name the node where it is to run."""
+    return "" if task.get("State", "").endswith("Pending") else task.get("NodeName", "").strip('"')
 
 
 def _priority(text: str) -> int:
