@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta
 from makeway.bus.decisions import Obstacle
 from makeway.bus.messages import API_VERSION
 from makeway.bus.queue_report import QueueReport, QueueState, QuotaEnd, QuotaProcess, QuotaTimer, QuotaWaiting
-from makeway.cli.policy.queues_text import lines, rows, summary
+from makeway.cli.policy.queues_text import COLUMNS, lines, rows, summary
+from makeway.cli.tables import table
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 GIBI = 2**30
+QUOTA = [column.title for column in COLUMNS].index("QUOTA")
 
 
 def state(path: str, **changes: object) -> QueueState:
@@ -32,8 +34,8 @@ def test_the_tree_is_indented_and_shows_use_beside_the_maximum() -> None:
     shown = list(rows(report(state("root", max={}), state("root.a", guaranteed={"cpu": 1000}))))
 
     assert shown == [
-        ("root", "3", "cpu 3500m, memory 4Gi", "", "", "all"),
-        ("  a", "3", "cpu 3500m / 4, memory 4Gi", "cpu 1", "", "all"),
+        ("root", "3", "cpu 3500m, memory 4Gi", "", "", "", "all"),
+        ("  a", "3", "cpu 3500m / 4, memory 4Gi", "cpu 1", "", "", "all"),
     ]
 
 
@@ -43,7 +45,7 @@ def test_the_tree_says_what_becomes_of_a_lowered_quota() -> None:
     end = QuotaEnd(result="bestEffort", at=NOW, message="m")
     queues = (state("root.a", timer=timer), state("root.b", process=process), state("root.c", last=end))
 
-    assert [row[4] for row in rows(report(*queues))] == [
+    assert [row[QUOTA] for row in rows(report(*queues))] == [
         "enforced in 90 s",
         "enforcing, 4 leaving",
         "partly enforced",
@@ -54,7 +56,7 @@ def test_a_quota_that_was_once_not_needed_is_told_of_in_the_past() -> None:
     last = QuotaEnd(result="notNeeded", at=NOW, message="m")
     queue = state("root.a", usage={"cpu": 5000}, last=last)
 
-    assert [row[4] for row in rows(report(queue))] == ["was not above its max"]
+    assert [row[QUOTA] for row in rows(report(queue))] == ["was not above its max"]
 
 
 def test_all_of_one_queue_names_what_blocked_its_quota() -> None:
@@ -71,6 +73,16 @@ def test_all_of_one_queue_names_what_blocked_its_quota() -> None:
     assert "Delay:       60 s after max was lowered; at most 10 % may be left over" in shown
     assert "Last quota:  not enforced 2026-03-01T12:00:00Z, 0 evicted" in shown
     assert "Blocked by:  queue-guaranteed: 2 pods kept by the guarantee of root" in shown
+
+
+def test_only_where_queues_take_back_their_guarantee_is_it_said() -> None:
+    back = state("root.a", guaranteed={"cpu": 1000}, reclaims_in="root")
+
+    for queue, words in ((back, 1), (state("root.a", guaranteed={"cpu": 1000}), 0)):
+        shown = "\n".join(lines(queue, NOW))
+        head, *_ = table(COLUMNS, rows(report(queue)))
+        assert head.count("RECLAIMS IN") == words
+        assert shown.count("Reclaims:    up to its guarantee, from queues in root") == words
 
 
 def test_what_the_table_cannot_show_is_said_below_it() -> None:

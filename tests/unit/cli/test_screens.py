@@ -167,11 +167,15 @@ def tables_at_80() -> dict[str, tuple[Sequence[Column], Sequence[Sequence[str]]]
         "preempted": (history_rows.COLUMNS, [history_rows.cells(row, ASKED) for row in others]),
         "compared": (comparisons.COLUMNS, [comparisons.cells(one, ASKED) for one in compared]),
         "mode": (mode.columns(), mode.rows()),
-        "queues": (queues_text.COLUMNS, list(queues_text.rows(kept_answer("queues", QueueReport)))),
+        **{
+            name: (queues_text.COLUMNS, list(queues_text.rows(kept_answer(name, QueueReport))))
+            for name in QUEUES
+        },
     }
 
 
-TABLES = ("history", "watch", "preempted", "compared", "mode", "queues")
+QUEUES = ("queues", "queues-reclaim")
+TABLES = ("history", "watch", "preempted", "compared", "mode", *QUEUES)
 PROSE = ("check", "simulate", "why-order", "why-pending", "why-taken")
 """Screens without a table: nothing in them is cut."""
 
@@ -257,16 +261,17 @@ def test_why_of_an_order(shows: Shows) -> None:
 
 
 @pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("name", QUEUES)
 def test_queues_fit_a_width(
-    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    name: str, width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
 
-    Printer("text").table(queues_text.COLUMNS, queues_text.rows(kept_answer("queues", QueueReport)))
+    Printer("text").table(queues_text.COLUMNS, queues_text.rows(kept_answer(name, QueueReport)))
 
     shown = capsys.readouterr().out
     assert max(map(cell_len, shown.splitlines())) <= width
-    is_as_kept(f"queues-{width}", shown)
+    is_as_kept(f"{name}-{width}", shown)
 
 
 @pytest.mark.parametrize("name", ["taken", "pending"])

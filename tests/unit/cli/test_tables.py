@@ -33,6 +33,14 @@ def test_without_a_width_nothing_is_cut_and_wide_columns_stay_out() -> None:
     assert first.endswith(IDS[0])
 
 
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_sparse_column_is_there_only_where_a_cell_says_something(wide: bool) -> None:
+    columns = (Column("A"), Column("B", sparse=True), Column("C"))
+
+    assert table(columns, [("1", "", "3"), ("4", "", "6")], wide=wide) == ["A  C", "1  3", "4  6"]
+    assert table(columns, [("1", "", "3"), ("4", "5", "6")], wide=wide) == ["A  B  C", "1     3", "4  5  6"]
+
+
 def test_wide_shows_every_column_whole_whatever_the_terminal() -> None:
     head, first, _ = table(COLUMNS, ROWS, width=40, wide=True)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from makeway.core.queues.amounts import Amounts
-from makeway.core.queues.reclaim import Reclaim, reclaims
+from makeway.core.queues.reclaim import Reclaim, reclaims, reclaims_in
 from makeway.core.queues.tree import QueueTree
 from unit.core.queue_building import queue, tree
 
@@ -92,6 +92,19 @@ def test_a_fence_above_the_pod_holds_back_and_one_above_the_victim_does_not() ->
         "root.c",
         "root.default",
     }
+
+
+def test_a_queue_with_a_guarantee_takes_back_within_the_fence_around_it_and_no_fence_takes_anything() -> None:
+    queues = (
+        queue("p", queue("a", guaranteed={GPU: 4}), queue("b"), policy="fence", guaranteed={GPU: 8}),
+        queue("d", guaranteed={GPU: 4}),
+    )
+
+    def within(built: QueueTree) -> dict[str, str]:
+        return {one.path: found.path for one in built if (found := reclaims_in(built, one)) is not None}
+
+    assert within(tree(*queues, reclaim=True)) == {"root.p.a": "root.p", "root.d": "root"}
+    assert within(tree(*queues)) == {}
 
 
 def test_nothing_is_taken_back_from_a_queue_that_lends_nothing() -> None:

@@ -96,7 +96,10 @@ class QuotaEnd(Message, frozen=True):
 
 
 class QueueState(Message, frozen=True):
-    """One queue. `usage`: of bound pods that have not ended; `leaving`: what of it is on its way out."""
+    """One queue. `usage`: of bound pods that have not ended; `leaving`: what of it is on its way out.
+
+    `reclaims_in`: within which queue it takes back what others use of its guarantee; empty where nothing.
+    """
 
     path: Text
     leaf: bool = False
@@ -104,6 +107,7 @@ class QueueState(Message, frozen=True):
     usage: Amounts = field(default_factory=dict)
     leaving: Amounts = field(default_factory=dict)
     guaranteed: Amounts = field(default_factory=dict)
+    reclaims_in: str = ""
     max: Amounts = field(default_factory=dict)
     namespaces: tuple[str, ...] = ()
     delay_seconds: Int64 = 0

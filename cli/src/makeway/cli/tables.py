@@ -34,6 +34,7 @@ class Column:
         kind: of its cells: plain (never cut), text (may be cut), or id (may be cut to a prefix).
         rank: which column is left out first where the terminal is narrow, from 1 on; 0 for one that stays.
         wide: whether only `-o wide` shows it.
+        sparse: whether it is left out where all its cells are empty.
         least: how narrow a text is cut before a column with a rank is left out; later it is cut to 11 cells.
         tail: characters of a text that are kept at its end where it is cut.
         long: whether it comes last with `-o wide`, where it pads no other line.
@@ -43,6 +44,7 @@ class Column:
     kind: Literal["plain", "text", "id"] = "plain"
     rank: int = 0
     wide: bool = False
+    sparse: bool = False
     least: int = _NARROWEST
     tail: int = 0
     long: bool = False
@@ -56,10 +58,14 @@ def table(
     rows: a cell for each of `columns`, also for those that are not shown. width: of the terminal, in cells;
     None where nothing bounds it. wide: all columns, and nothing cut.
     """
-    shown = [number for number, column in enumerate(columns) if wide or not column.wide]
+    body = [[safe(cell) for cell in row] for row in rows]
+    shown = [
+        number
+        for number, column in enumerate(columns)
+        if (wide or not column.wide) and not (column.sparse and not any(row[number] for row in body))
+    ]
     if wide:
         shown.sort(key=lambda number: columns[number].long)
-    body = [[safe(cell) for cell in row] for row in rows]
     kept = [columns[number] for number in shown]
     cells = [[row[number] for row in body] for number in shown]
     if width is not None and not wide:

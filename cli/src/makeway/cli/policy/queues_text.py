@@ -16,6 +16,7 @@ COLUMNS: Final = (
     Column("PODS", rank=2),
     Column("USED / MAX", kind="text"),
     Column("GUARANTEED", kind="text", rank=1),
+    Column("RECLAIMS IN", kind="text", sparse=True),
     Column("QUOTA", kind="text"),
     Column("NAMESPACES", wide=True),
 )
@@ -41,6 +42,7 @@ def rows(report: QueueReport) -> Iterator[tuple[str, ...]]:
             str(queue.pods),
             _used(queue),
             texts_of(queue.guaranteed) if queue.guaranteed else "",
+            queue.reclaims_in,
             _quota(queue, report.at),
             ", ".join(queue.namespaces) or "all",
         )
@@ -54,6 +56,8 @@ def lines(queue: QueueState, now: datetime) -> Iterator[str]:
     if queue.leaving:
         yield f"Leaving:     {texts_of(queue.leaving)}"
     yield f"Guaranteed:  {texts_of(queue.guaranteed)}"
+    if queue.reclaims_in:
+        yield f"Reclaims:    up to its guarantee, from queues in {queue.reclaims_in}"
     yield f"Max:         {texts_of(queue.max) if queue.max else 'no limit'}"
     yield f"Namespaces:  {', '.join(queue.namespaces) or 'all'}"
     yield f"Delay:       {_delay(queue)}"

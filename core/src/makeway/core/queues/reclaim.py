@@ -68,9 +68,23 @@ def reclaims(
             yield Reclaim(tree, queue, named, priority, _lenders(tree, leaf, queue))
 
 
+def reclaims_in(tree: QueueTree, queue: Queue) -> Queue | None:
+    """Return within which queue one takes back what others use of its guarantee; None where it never does.
+
+    Pods of a queue below it that is fenced take back less. O(depth).
+    """
+    fence = _fence(tree, queue.number)
+    return fence if tree.reclaim and queue.guaranteed and fence is not queue else None
+
+
+def _fence(tree: QueueTree, number: int) -> Queue:
+    """Return the deepest fence around a queue, itself included; root where there is none."""
+    return next((one for one in tree.line(number) if one.fenced), tree.queues[0])
+
+
 def _lenders(tree: QueueTree, leaf: int, taking: Queue) -> tuple[bool, ...]:
     """Return by number which queues lend: inside the deepest fence around a leaf, but the one that takes."""
-    fence = next((one for one in tree.line(leaf) if one.fenced), tree.queues[0])
+    fence = _fence(tree, leaf)
     return tuple(
         one.lends
         and fence.number <= one.number < fence.below

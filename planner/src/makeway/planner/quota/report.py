@@ -15,7 +15,8 @@ from makeway.bus.queue_report import (
     QuotaWaiting,
 )
 from makeway.core.k8s.resources import PODS
-from makeway.core.queues.tree import Queue
+from makeway.core.queues.reclaim import reclaims_in
+from makeway.core.queues.tree import Queue, QueueTree
 from makeway.planner.quota.processes import EndedQuota, QuotaProcesses, RunningQuota
 from makeway.planner.quota.waiting import QuotaWait
 from makeway.planner.snapshot.queue_usage import QueueUsage
@@ -36,17 +37,18 @@ def report_of(
         unknown=bool(queue) and (tree is None or tree.find(queue) is None),
         queues=()
         if tree is None
-        else tuple(_state(queues, control, one) for one in tree if queue in ("", one.path)),
+        else tuple(_state(queues, tree, control, one) for one in tree if queue in ("", one.path)),
     )
 
 
-def _state(queues: QueueUsage, control: QuotaProcesses, queue: Queue) -> QueueState:
+def _state(queues: QueueUsage, tree: QueueTree, control: QuotaProcesses, queue: Queue) -> QueueState:
     held = dict(queues.held.of(queue.number)) if queues.held is not None else {}
     staying = queues.staying.of(queue.number) if queues.staying is not None else {}
     leaving = {name: amount - staying.get(name, 0) for name, amount in held.items()}
     timer = control.timer(queue.path)
     process = control.processes.get(queue.path)
     ended = control.ended.get(queue.path)
+    back = reclaims_in(tree, queue)
     return QueueState(
         path=queue.path,
         leaf=queue.is_leaf,
@@ -54,6 +56,7 @@ def _state(queues: QueueUsage, control: QuotaProcesses, queue: Queue) -> QueueSt
         usage=held,
         leaving={name: amount for name, amount in leaving.items() if amount},
         guaranteed=dict(queue.guaranteed),
+        reclaims_in="" if back is None else back.path,
         max=dict(queue.maximum),
         namespaces=tuple(sorted(queue.namespaces)),
         delay_seconds=int(queue.delay.total_seconds()),
