@@ -16,10 +16,11 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from builders_bus import NOW, make_decision, make_group_order, make_order, make_outcome, make_victim
-from makeway.bus.decisions import DecisionRecord, GroupDecision
+from makeway.bus.decisions import DecisionRecord, GroupDecision, RankedCandidate
 from makeway.bus.group_plan import GroupPrice, MemberPlacement
 from makeway.cli.demo import next_commands
 from makeway.cli.main import SUB_COMMANDS
+from makeway.core.comparison import LEAST_LOST_WORK
 from makeway.dev.demo.narrator import Narrator
 from makeway.dev.demo.scenarios import SCENARIOS
 from makeway.dev.demo.timeline import Timeline
@@ -135,6 +136,19 @@ def test_a_preemption_is_told_in_the_order_of_its_causes_however_late_pods_are_s
             "137 ms  outcome succeeded",
             "137 ms  bound (seen at 120 ms)",
         ]
+
+
+def test_a_decision_by_lost_work_tells_what_both_would_lose() -> None:
+    candidates = (
+        RankedCandidate("n1", (make_victim("a"),), decided_by=LEAST_LOST_WORK, lost_work_seconds=1),
+        RankedCandidate("n2", (make_victim("b"),), lost_work_seconds=9),
+    )
+    narrator, output = told()
+    narrator.begin(NOW.timestamp(), "created")
+    narrator.decision(make_decision(candidates=candidates))
+    narrator.timetable()
+
+    assert "before the next by least-lost-work, 1 s of work rather than 9 s" in output.getvalue()
 
 
 def test_what_is_best_run_next_are_commands_of_this_program() -> None:

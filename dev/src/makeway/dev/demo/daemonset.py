@@ -36,7 +36,7 @@ async def fill(stage: Stage) -> None:
     narrator.chapter("Two full nodes")
     await stage.create(
         [
-            _policy(),
+            manifests.policy(_POLICY),
             manifests.priority_class("service", manifests.BATCH_PRIORITY),
             manifests.priority_class("platform", manifests.URGENT_PRIORITY),
             manifests.node("node-a"),
@@ -143,15 +143,6 @@ async def _pods_of(stage: Stage, app: str, count: int) -> list[PodSeen]:
 
 def _victims(orders: dict[str, EvictionOrder], node: str) -> list[tuple[str, str]]:
     return [(victim.name, victim.rule) for victim in orders[node].victims] if node in orders else []
-
-
-def _policy() -> manifests.Manifest:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "makeway-policy", "namespace": "makeway-system"},
-        "data": {"policy.yaml": _POLICY},
-    }
 
 
 def _daemonset(name: str, priority_class: str, cpu: str, node: str = "") -> manifests.Manifest:

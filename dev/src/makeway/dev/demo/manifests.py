@@ -57,13 +57,22 @@ def pod_spec(priority_class_name: str, cpu: str) -> Manifest:
     }
 
 
+def policy(text: str) -> Manifest:
+    """The ConfigMap of the policy."""
+    return _configuration("policy", text)
+
+
 def queues(tree: Manifest) -> Manifest:
     """The ConfigMap of the queues."""
+    return _configuration("queues", json.dumps(tree, indent=2))
+
+
+def _configuration(what: str, text: str) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": "makeway-queues", "namespace": "makeway-system"},
-        "data": {"queues.yaml": json.dumps(tree, indent=2)},
+        "metadata": {"name": f"makeway-{what}", "namespace": "makeway-system"},
+        "data": {f"{what}.yaml": text},
     }
 
 

@@ -9,9 +9,10 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.table import Table
 
-from makeway.bus.decisions import DecisionRecord
+from makeway.bus.decisions import DecisionRecord, RankedCandidate
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.core.causes import Happened, in_order
+from makeway.core.comparison import LEAST_LOST_WORK
 from makeway.dev.demo.timeline import PodSeen, when
 
 _BEGIN = "begin"
@@ -89,7 +90,8 @@ class Narrator:
                 f" {candidate.highest_priority}, {candidate.pdb_violations} PDB violations"
             )
             if rank < len(decision.candidates):
-                lines.append(f"     before the next by {candidate.decided_by}")
+                lost = _lost(candidate, decision.candidates[rank])
+                lines.append(f"     before the next by {candidate.decided_by}{lost}")
         self._decided(decision, lines)
 
     def group_decision(self, decision: DecisionRecord) -> None:
@@ -198,6 +200,13 @@ class Narrator:
         self._console.print(
             f"Played in {played_seconds:.0f} s, after {before_seconds:.0f} s of building and starting."
         )
+
+
+def _lost(best: RankedCandidate, other: RankedCandidate) -> str:
+    """Return what both lose, where that decided."""
+    if best.decided_by != LEAST_LOST_WORK:
+        return ""
+    return f", {best.lost_work_seconds} s of work rather than {other.lost_work_seconds} s"
 
 
 def _cell(pod: PodSeen) -> str:

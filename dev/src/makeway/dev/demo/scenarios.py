@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from makeway.dev.binaries import needed
 from makeway.dev.build import reached_mirror, to_build
-from makeway.dev.demo import daemonset, external, gang, main_job, quota, toleration
+from makeway.dev.demo import daemonset, external, gang, lost_work, main_job, quota, reclaim, toleration
 from makeway.dev.demo.stage import Stage
 from makeway.dev.options import NOMINATOR, USUAL, ClusterOptions
 from makeway.dev.progress import SilentProgress
@@ -80,6 +80,16 @@ SCENARIOS = {
         "queues",
         quota.play,
         _WITH_CONTROLLERS,
+    ),
+    "reclaim": Scenario(
+        "a queue takes back what another of equal priority uses of its guarantee",
+        "queues",
+        reclaim.play,
+    ),
+    "lost-work": Scenario(
+        "of two equal pods the one goes that has just saved its work",
+        "why -n demo payment",
+        lost_work.play,
     ),
 }
 """By name, in the order of being shown."""
