@@ -69,6 +69,12 @@ def test_the_files_that_a_page_names_are_there(page: Path) -> None:
     assert sorted(path for path in named if not there(path)) == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_no_page_installs_from_the_package_index_what_is_not_there_yet(page: Path) -> None:
+    """Until the first release the name is free: who registers it would run code on readers' machines."""
+    assert re.findall(r"(?:pip|pipx|uv tool) install [^`\n]*\bmakeway\b(?!/)", page.read_text()) == []
+
+
 def test_every_page_is_reached_from_the_readme() -> None:
     reached, waiting = set(), [CHECKOUT / "README.md"]
     while waiting:

@@ -1,8 +1,9 @@
-"""What `pip install makeway` leaves out, and how a command says that it needs it.
+"""What `pip install .` leaves out, and how a command says that it needs it.
 
 The command line comes with what asks the API server and NATS. The services, and whatever plans, need
-`makeway[services]` besides: the arrays of the planner alone are larger than all the rest. The page needs
-`makeway[ui]`, which has these too; services that trace need `makeway[tracing]`.
+`.[services]` besides: the arrays of the planner alone are larger than all the rest. The page needs
+`.[ui]`, which has these too; services that trace need `.[tracing]`. A checkout is named, not the package
+index, where until the first release anyone may register the name.
 """
 
 from __future__ import annotations
@@ -23,4 +24,4 @@ def needed(error: ModuleNotFoundError, what: str) -> str:
     if module not in _OF_EXTRAS:
         raise error
     extra = _OF_EXTRAS[module]
-    return f"{what} needs {module}, which is not installed: pip install 'makeway[{extra}]'"
+    return f"{what} needs {module}, which is not installed: pip install '.[{extra}]' in a checkout"
