@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import socket
 import threading
 import time
@@ -315,3 +316,15 @@ def test_how_many_are_built_and_for_how_long_is_said_first_by_the_last_times_her
         "building tool (1 of 1, about 7 min left)",
     ]
     assert 0 < usual_seconds(tmp_path / "cache" / "bin", long) < 60
+
+
+def test_a_slower_machine_is_believed_of_the_programs_that_it_has_not_built_yet(tmp_path: Path) -> None:
+    slow = {MAKEWAY_SCHEDULER.name: 1.5 * MAKEWAY_SCHEDULER.usual_seconds, "no-longer-built": 9000.0}
+    (tmp_path / "seconds.json").write_text(json.dumps(slow))
+
+    assert usual_seconds(tmp_path, MAKEWAY_SCHEDULER) == slow[MAKEWAY_SCHEDULER.name]
+    assert usual_seconds(tmp_path, ETCD) == 1.5 * ETCD.usual_seconds
+
+    # A build of which most was in Go's cache says nothing of those that are not.
+    (tmp_path / "seconds.json").write_text(json.dumps({MAKEWAY_SCHEDULER.name: 20.0}))
+    assert usual_seconds(tmp_path, ETCD) == ETCD.usual_seconds

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from makeway.dev.binaries import GO_ENVIRONMENT, OF_TESTS, Binary, cache_key
+from makeway.dev.binaries import ALL, GO_ENVIRONMENT, OF_TESTS, Binary, cache_key
 from makeway.dev.downloads import Mirror, NotFetchedError, named_mirror
 from makeway.dev.errors import DevError
 from makeway.dev.lock import hold
@@ -42,15 +42,14 @@ def ensure(binaries: Iterable[Binary], progress: Progress) -> Mapping[str, Path]
         mirror = reached_mirror(progress)
         building = to_build(missing, mirror)
         fetching = [binary for binary in missing if binary not in building]
-        left = [usual_seconds(root, binary) for binary in building]
         if fetching:
             progress.note(f"{_named(fetching)} to fetch")
         if building:
-            progress.note(f"{_named(building)} to build, once; about {_minutes(sum(left))}")
+            progress.note(f"{_named(building)} to build, once; about {_left(root, building)}")
         for binary in fetching:
             _ensure_one(root, binary, progress, mirror)
         for number, binary in enumerate(building):
-            rest = f" ({number + 1} of {len(building)}, about {_minutes(sum(left[number:]))} left)"
+            rest = f" ({number + 1} of {len(building)}, about {_left(root, building[number:])} left)"
             _ensure_one(root, binary, progress, None, rest)
     return {binary.name: _place(root, binary) for binary in wanted}
 
@@ -66,8 +65,15 @@ def _missing(root: Path, binaries: Iterable[Binary]) -> list[Binary]:
 
 
 def usual_seconds(root: Path, binary: Binary) -> float:
-    """Return how long the last build of a binary took here, else what it takes on two cores."""
-    return _times(root).get(binary.name, float(binary.usual_seconds))
+    """Return how long the last build of a binary took here, else what it takes on two cores.
+
+    Where the others took longer here than they usually do, so will this one.
+    """
+    times = _times(root)
+    timed = [one for one in ALL if one.name in times]
+    usual = sum(one.usual_seconds for one in timed)
+    slower = max(sum(times[one.name] for one in timed) / usual, 1.0) if usual else 1.0
+    return times.get(binary.name, binary.usual_seconds * slower)
 
 
 def _times(root: Path) -> dict[str, float]:
@@ -83,7 +89,8 @@ def _named(binaries: Sequence[Binary]) -> str:
     return f"{len(binaries)} {programs} ({', '.join(binary.name for binary in binaries)})"
 
 
-def _minutes(seconds: float) -> str:
+def _left(root: Path, binaries: Iterable[Binary]) -> str:
+    seconds = sum(usual_seconds(root, binary) for binary in binaries)
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
