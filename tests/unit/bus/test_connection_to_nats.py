@@ -376,6 +376,31 @@ async def test_closing_without_a_connection_raises_nothing(
     await bus.close()
 
 
+async def test_a_client_that_forgets_that_it_was_closed_connects_no_more(
+    connect_bus: ConnectBus, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus, connecting = await connect_bus(timings=QUICK), asyncio.Event()
+
+    async def forgets(_: Client) -> None:
+        connecting.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise ConnectionResetError("the server has closed it") from None
+
+    monkeypatch.setattr(TolerantClient, "_process_connect_init", forgets)
+    nats_server.restart()
+    async with asyncio.timeout(15):
+        await connecting.wait()
+    reconnecting = bus.connection.client._reconnection_task
+    assert reconnecting
+
+    await bus.close()
+
+    ended, _ = await asyncio.wait({reconnecting}, timeout=15)
+    assert ended
+
+
 async def test_a_publish_that_is_not_permitted_shows_in_readiness_and_in_a_metric(
     connect_bus: ConnectBus, nats_server: NatsServer
 ) -> None:

@@ -9,7 +9,8 @@ And nats-py notes who waits for an answer before it finds out that it cannot ask
 is no connection stays in its memory for good.
 
 And it waits for the answer with asyncio.wait_for, which in Python 3.11 forgets that its task was cancelled
-where the answer has just come (cpython#86296): the task goes on as if nothing had been said.
+where the answer has just come (cpython#86296): the task goes on as if nothing had been said. So does the task
+that reconnects, for ever, after the client was closed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import nats.errors
-from nats.aio.client import Client
+from nats.aio.client import Client, Srv
 from nats.aio.msg import Msg
 
 from makeway.bus.nats.user_key import KeyLogin
@@ -42,6 +43,7 @@ class TolerantClient(Client):
         self.secured = False
         self._tls = tls
         self._login = login
+        self._ended = False
 
     @property
     def ssl_context(self) -> ssl.SSLContext:
@@ -70,6 +72,16 @@ class TolerantClient(Client):
                 return await super().request(subject, payload, None, old_style, headers)  # type: ignore[arg-type]
         except TimeoutError as error:
             raise nats.errors.TimeoutError from error
+
+    async def close(self) -> None:
+        """Close, and connect no more."""
+        self._ended = True
+        await super().close()
+
+    async def _connect_to_server(self, s: Srv) -> None:
+        if self._ended:
+            raise asyncio.CancelledError  # as it was when it was closed
+        await super()._connect_to_server(s)
 
     def _connect_command(self) -> bytes:
         server = self._current_server
