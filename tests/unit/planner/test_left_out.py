@@ -114,6 +114,7 @@ def test_the_times_double_from_ten_seconds_to_five_minutes() -> None:
         ("failed", "awaited-order-failed", False),
         ("refused", "victim-spared", True),
         ("refused", "unit-incomplete", True),
+        ("refused", "too-many-victims", True),
         ("refused", "cap-victims", False),
         ("refused", "mode-off", False),
         ("refused", "breaker-open", False),
@@ -145,7 +146,13 @@ def test_a_planner_that_starts_knows_them_in_whichever_order_it_reads_the_stream
 
 @pytest.mark.parametrize(
     ("reason", "nodes"),
-    [("victim-spared", {"n1"}), ("unit-incomplete", {"n1"}), ("late", set()), ("preemptor-gone", set())],
+    [
+        ("victim-spared", {"n1"}),
+        ("unit-incomplete", {"n1"}),
+        ("too-many-victims", {"n1"}),
+        ("late", set()),
+        ("preemptor-gone", set()),
+    ],
 )
 def test_a_node_is_left_out_where_an_order_was_not_stored_for_its_pods(reason: str, nodes: set[str]) -> None:
     ledger, void = Ledger(), Void(reason=reason, message="said the judge")

@@ -34,8 +34,11 @@ _OF_THE_BREAKER: Final = frozenset({"breaker-open", "breaker-open-namespace"})
 """Reasons for which an order is refused that say nothing of its preemptor, nor of its node."""
 
 _OF_ANOTHER_ORDER: Final = "awaited-order-failed"
-_OF_THE_NODE: Final = frozenset({"victim-spared", "unit-incomplete"})
-"""Reasons for which an order is refused that another node may not have; caps, modes and breakers it has."""
+_OF_THE_NODE: Final = frozenset({"victim-spared", "unit-incomplete", "too-many-victims"})
+"""Reasons for which an order is refused that another node may not have; caps, modes and breakers it has.
+
+The evictor may know a lower `limits.victimsPerOrder` than the plan did; elsewhere fewer victims may do.
+"""
 
 _ANSWERED: Final = re.compile(r"^\d{3} \w+: ")
 """How a refusal of the API server begins: its status and reason."""
