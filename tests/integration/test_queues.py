@@ -11,7 +11,15 @@ import pytest_asyncio
 from integration.asking import ask, run, until_recording
 from integration.builders import make_node
 from integration.cluster import RunningCluster
-from integration.configuring import NO_LIMITS, QUEUES_CONFIGMAP, control_state, events_on, put, put_queues
+from integration.configuring import (
+    NO_LIMITS,
+    QUEUES_CONFIGMAP,
+    control_state,
+    events_on,
+    policy,
+    put,
+    put_queues,
+)
 from integration.forbidding import UNDELETABLE, deletes_refused
 from integration.invariants import assert_invariants
 from integration.preempting import settle
@@ -148,6 +156,24 @@ async def test_nobody_goes_where_too_much_would_be_left_over(
     assert state.last.blocked[0].reason == "miss"
     assert len(await living(space)) == 5
     assert not await quota_orders(space, path(space))
+
+
+async def test_what_may_be_left_over_is_a_share_of_the_first_need_over_several_orders(
+    crash_cluster: RunningCluster, space: Space
+) -> None:
+    await run_in_queue(space, *(1,) * 8)
+    kept = (in_queue(space, name, 1).annotation("makeway.dev/never-evict", "true") for name in ("k1", "k2"))
+    await space.run(*kept)
+    await settle()
+
+    async with policy(crash_cluster, limits={"victimsPerOrder": 2}):
+        await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=0, delay="1s", miss=25)))
+        state = await until_ended(crash_cluster, path(space))
+
+    assert state.last is not None
+    assert (state.last.result, state.last.evicted) == ("bestEffort", 8)
+    assert (await living(space)).keys() == {"k1", "k2"}
+    assert [len(order.victims) for order in await quota_orders(space, path(space))] == [2] * 4
 
 
 async def test_the_guarantee_of_a_parent_keeps_pods_of_a_leaf(
