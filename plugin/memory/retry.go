@@ -60,6 +60,7 @@ type pendingRetry struct {
 	due           bool // an object it depends on has changed
 	lastActivated time.Time
 	failures      int       // how often in a row no plan could be had
+	atOnce        bool      // its time counts however lately it was activated
 	turn          bool      // it is due, or was activated, since an order has ended
 	missed        time.Time // when it last had a turn and came to no cycle; zero where it has come to one since
 }
@@ -87,6 +88,9 @@ func (p *pendingRetry) limited() (namespace string, ok bool) {
 	}
 	return p.dependsOn[at].Namespace, true
 }
+
+// again reports whether a pod is tried again however lately it was activated, and stays remembered when it is.
+func (p *pendingRetry) again() bool { return p.failures > 0 || p.atOnce }
 
 // waitUntil has time alone help.
 func (p *pendingRetry) waitUntil(at time.Time) { p.at, p.dependsOn, p.due = at, nil, false }
@@ -130,7 +134,7 @@ func (r *Retries) Refuse(pod wire.PodRef, asked Moment, at time.Time, dependsOn 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	entry := r.entry(pod)
-	entry.at, entry.dependsOn, entry.due, entry.failures = at, dependsOn, r.changedSince(asked, dependsOn), 0
+	entry.at, entry.dependsOn, entry.due, entry.failures, entry.atOnce = at, dependsOn, r.changedSince(asked, dependsOn), 0, false
 	r.shrink()
 }
 
@@ -181,14 +185,14 @@ func (r *Retries) Unplanned(uid types.UID) int {
 	return 0
 }
 
-// TryAt remembers a pod that is tried again at a time, however lately it was activated: no plan was asked for, since
-// the planner is not asked before, or a verification goes on.
+// TryAt remembers a pod that is tried again at a time, however lately it was activated: its order is over, the planner is not asked before
+// that, or a verification goes on. None of these is a plan that could not be had.
 func (r *Retries) TryAt(pod wire.PodRef, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	entry := r.entry(pod)
 	entry.waitUntil(at)
-	entry.failures = max(entry.failures, 1)
+	entry.atOnce = true
 	r.shrink()
 }
 
@@ -258,7 +262,7 @@ func (p *pendingRetry) rank() int {
 		return 3
 	case !p.at.IsZero():
 		return 2
-	case p.failures > 0:
+	case p.again():
 		return 1
 	}
 	return 0
@@ -376,7 +380,7 @@ func (r *Retries) markDue(meant func(wire.Dependency) bool) {
 }
 
 // Due takes the pods to activate now, at most so many, in the order of compareDue, each at most once an
-// interval. A pod stays remembered for the objects it depends on, or for how often no plan could be had; its time is used up.
+// interval. A pod stays remembered for the objects it depends on, or where it is tried again at once; its time is used up.
 // O(pods + those due · log of them).
 func (r *Retries) Due(most int) []wire.PodRef {
 	r.mu.Lock()
@@ -395,7 +399,7 @@ func (r *Retries) Due(most int) []wire.PodRef {
 		if !timeCame && !entry.due {
 			continue
 		}
-		if entry.failures == 0 && !entry.turn && now.Sub(entry.lastActivated) < retryInterval {
+		if !entry.again() && !entry.turn && now.Sub(entry.lastActivated) < retryInterval {
 			continue
 		}
 		due = append(due, entry)
@@ -424,7 +428,7 @@ func (r *Retries) take(due []*pendingRetry, most int, now time.Time) (pods []wir
 			entry.at = time.Time{}
 		}
 		entry.due, entry.lastActivated = false, now
-		if entry.failures == 0 && len(entry.dependsOn) == 0 {
+		if !entry.again() && len(entry.dependsOn) == 0 {
 			r.drop(types.UID(entry.pod.UID))
 		}
 		pods = append(pods, entry.pod)

@@ -241,6 +241,29 @@ func TestPodsThatWereNotAskedForAreDueTogetherWhenThePlannerMayBeAsked(t *testin
 	}
 }
 
+func TestATryAtATimeIsNoPlanThatCouldNotBeHad(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Now())
+	retries := NewRetries(now, unknownPod)
+	uid := types.UID(waiting.UID)
+
+	for range 3 { // sooner one after the other than a refused pod is activated
+		retries.TryAt(waiting, now.Now())
+		if due := retries.Due(RetryBurst); len(due) != 1 {
+			t.Fatalf("due: %v", due)
+		}
+	}
+	if failures := retries.Unplanned(uid); failures != 0 {
+		t.Errorf("%d plans could not be had, though none was asked for", failures)
+	}
+
+	retries.PlanUnavailable(waiting, time.Time{})
+	retries.TryAt(waiting, now.Now())
+
+	if failures := retries.Unplanned(uid); failures != 1 {
+		t.Errorf("%d plans could not be had, not one", failures)
+	}
+}
+
 func TestAChangeThatComesBetweenQuestionAndRefusalIsNotLost(t *testing.T) {
 	object := func(name string) []wire.Dependency {
 		return []wire.Dependency{{Kind: KindPDB, Namespace: "shop", Name: name}}
