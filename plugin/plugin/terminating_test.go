@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -78,9 +79,12 @@ func TestRunningVictimsAreOrderedBesideTerminatingPodsAndBothAreWaitedFor(t *tes
 	}
 	w.end(order, wire.ResultSucceeded)
 	w.delete(b)
-	w.eventually("the pod waits for the terminating pod", func() bool { return w.gated(p) })
+	w.eventually("the pod waits for the terminating pod alone", func() bool {
+		e := w.entry(p.UID)
+		return e != nil && e.Phase == orders.Leaving && len(e.Remaining) == 1
+	})
 	w.delete(a)
-	w.eventually("the gate opens when both have left", func() bool { return !w.gated(p) })
+	w.eventually("the pod is released when both have left", func() bool { e := w.entry(p.UID); return e != nil && e.Phase == orders.Released })
 }
 
 func TestAPlannedVictimThatHasBegunToLeaveIsAwaited(t *testing.T) {

@@ -283,7 +283,7 @@ func (w *world) entry(uid types.UID) *orders.Order {
 	return w.plugin.engine.inflight.Known(uid)
 }
 
-// show writes the nomination to the API, as the scheduler does after PostFilter.
+// show writes the nomination to the API, as the scheduler does after PostFilter, and waits until the informer has it.
 func (w *world) show(pod *v1.Pod, node string) {
 	w.t.Helper()
 	shown := pod.DeepCopy()
@@ -291,6 +291,10 @@ func (w *world) show(pod *v1.Pod, node string) {
 	if _, err := w.client.CoreV1().Pods(pod.Namespace).UpdateStatus(w.ctx, shown, metav1.UpdateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
+	w.eventually("the nomination is known", func() bool {
+		known := w.plugin.engine.current(orders.RefOf(pod))
+		return known == nil || known.Status.NominatedNodeName == node
+	})
 }
 
 func (w *world) delete(pod *v1.Pod) {
