@@ -166,7 +166,8 @@ async def test_what_may_be_left_over_is_a_share_of_the_first_need_over_several_o
     await space.run(*kept)
     await settle()
 
-    async with policy(crash_cluster, limits={"victimsPerOrder": 2}):
+    protection = {"neverEvictNamespaces": ["*"]}
+    async with policy(crash_cluster, limits={"victimsPerOrder": 2}, protection=protection):
         await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=0, delay="1s", miss=25)))
         state = await until_ended(crash_cluster, path(space))
 
