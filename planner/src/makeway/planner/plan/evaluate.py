@@ -188,7 +188,11 @@ def evaluate(
                 violating[:, chosen] = budgets.violating(sets, debits)
             else:
                 violating[:, chosen] = groups.violating(sets, removable, chosen, budgets, debits)
-        victims[:, chosen] = reprieve(uses, -room.take(chosen, axis=1), removable, violating, chosen)
+        needed = reprieve(uses, -room.take(chosen, axis=1), removable, violating, chosen)
+        if chosen.size == helps.size:
+            victims = needed
+        else:
+            victims[:, chosen] = needed
         if groups is not None:
             victims = groups.spread(victims & ~groups.follows)
     over_budget = np.zeros_like(helps)

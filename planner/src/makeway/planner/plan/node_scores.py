@@ -95,7 +95,9 @@ class NodeScoreCache:
             self.open[rows] |= found.fits & (found.removable.any(axis=0) | batch.awaits)
         helped, scores = np.flatnonzero(helps), None
         if helped.size:
-            victims, violating = (of_all.take(helped, axis=1) for of_all in (found.victims, found.violating))
+            victims, violating = found.victims, found.violating
+            if helped.size < helps.size:
+                victims, violating = victims.take(helped, axis=1), violating.take(helped, axis=1)
             scores = score(
                 columns,
                 helped,
@@ -104,7 +106,9 @@ class NodeScoreCache:
                 remote=found.remote(helped),
                 lost_work=found.lost_work,
             )
-            self._keys[:, rows[helped]] = scores.keys()
+            at = rows[helped]
+            for known, key in zip(self._keys, scores.keys(), strict=True):
+                known[at] = key
         self._seen[rows] = snapshot.revision
         if self.refusal_stats is not None:
             self.refusal_stats.forget(snapshot, rows)

@@ -73,8 +73,8 @@ class NodeSlots:
         return cls(
             columns,
             cells,
-            allocatable=columns.allocatable[:, nodes],
-            requested=columns.requested[:, nodes],
+            allocatable=columns.allocatable.take(nodes, axis=1),
+            requested=columns.requested.take(nodes, axis=1),
             count=count,
             exempt_count=columns.exempt_count[nodes],
         )
