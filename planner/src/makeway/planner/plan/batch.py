@@ -28,6 +28,8 @@ BATCH_NODES = 512
 _EMPTY_SLOTS = 2**14
 """So many empty slots are looked at rather than a batch more is made: both take about as long."""
 
+_MOST_UINT16 = 2**16 - 1
+
 
 @dataclass(slots=True)
 class NodeBatch:
@@ -134,6 +136,13 @@ class Overlay:
             rows, count = rows[order], count[order]
         for start, end in pairwise([*_starts(count, 0), rows.size]):
             yield self.batch(rows[start:end])
+
+
+def widest_first(snapshot: Snapshot, rows: Ints) -> Ints:
+    """Return rows in the order of their pods, most first: alike ones together have few empty slots."""
+    count = np.minimum(snapshot.columns.count[rows], _MOST_UINT16)
+    # Whole numbers of 16 bits are sorted in O(rows).
+    return rows[np.argsort((_MOST_UINT16 - count).astype(np.uint16), kind="stable")]
 
 
 def _starts(count: Ints, start: int) -> list[int]:

@@ -22,7 +22,7 @@ from makeway.planner.snapshot.budgets import BudgetTable, Key
 from makeway.planner.snapshot.columns import BUDGETS, MOST, Flags, Ints
 from makeway.planner.snapshot.node_slots import NodeSlots
 
-_LAST, _MORE = 8, 4
+LAST, _MORE = 8, 4
 """The last pods of each node that are reprieved one by one at first, and how many times as many where these
 do not free enough."""
 
@@ -286,7 +286,7 @@ def _reprieve_last(requests: Ints, lack: Ints, turn: Flags, nodes: Ints) -> tupl
     of a node free enough, all before them find a place: on few nodes more are looked at one by one.
     """
     slots, columns = turn.shape
-    width = min(_LAST, slots)
+    width = min(LAST, slots)
     victims = np.zeros((slots, nodes.size), np.bool_)
     places, of_nodes = np.arange(nodes.size), nodes
     cells = requests.reshape(len(requests), slots * columns)

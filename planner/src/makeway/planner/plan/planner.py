@@ -13,7 +13,7 @@ import numpy as np
 
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.resources import is_extended
-from makeway.planner.plan.batch import BATCH_NODES, NodeBatch, overlay
+from makeway.planner.plan.batch import BATCH_NODES, NodeBatch, overlay, widest_first
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.candidates import EvaluatedBatch, best_candidates
 from makeway.planner.plan.constraints.budgets import debits_before
@@ -26,6 +26,7 @@ from makeway.planner.plan.daemonset.text import NO_VICTIMS
 from makeway.planner.plan.eligibility import eligible, potential_nodes, ruled_out
 from makeway.planner.plan.evaluate import VictimLimits, evaluate, resource_room
 from makeway.planner.plan.groups import PlanGroups
+from makeway.planner.plan.last_pods import decided, last_pods
 from makeway.planner.plan.lost_work import ranking_by
 from makeway.planner.plan.node_scores import CHUNK_NODES, NodeScoreCache, ScoreInputs, helped_places
 from makeway.planner.plan.refusal import text as diagnosis
@@ -43,8 +44,6 @@ UNMODELLED_PER_CENT = 10
 
 GROUPED_CHUNK_NODES = 512
 """The same as CHUNK_NODES where there are pods of groups, whose units are looked at pod by pod."""
-
-_MOST_UINT16 = 2**16 - 1
 
 _CHUNKS = 1000
 """Pauses for tallies before the rest is worked out without a pause: more than the largest question ever
@@ -314,6 +313,16 @@ class Evaluator:
         """Look at some nodes as the request changes them."""
         return [self.evaluate_batch(batch) for batch in self._overlay.batches(rows)]
 
+    def _scored(self, rows: Ints) -> Iterator[EvaluatedBatch]:
+        """Look at some nodes for their scores. Of a node that is looked at twice the second time counts."""
+        if not (len(self._snapshot.groups) or self.queues.margins or self._layers.required_affinity):
+            batch = last_pods(self._overlay, rows, self.question.needs, self._devices)
+            if batch.rows.size:
+                evaluated = self.evaluate_batch(batch)
+                yield evaluated
+                rows = _without(self._snapshot, rows, batch.rows[decided(evaluated)])
+        yield from self.evaluate(rows)
+
     def evaluate_few(self, rows: Ints, at_most: int) -> EvaluatedNodes | None:
         """Look at the nodes of some rows that matter: what has changed, what is open, and the best.
 
@@ -343,9 +352,9 @@ class Evaluator:
         if stale.size > BATCH_NODES:
             chunk = min(CHUNK_NODES, at_most)
             if stale.size > chunk:
-                stale = _widest_first(snapshot, stale)
+                stale = widest_first(snapshot, stale)
             for first in range(0, min(stale.size, at_most), chunk):
-                for evaluated in self.evaluate(stale[first : first + chunk]):
+                for evaluated in self._scored(stale[first : first + chunk]):
                     scores.put(snapshot, evaluated.batch, evaluated.found, micros)
             if stale.size > at_most:
                 return None
@@ -410,13 +419,6 @@ class Evaluator:
         evaluated = self.evaluate_batch(self._overlay.batch(looked_at))
         told = [diagnosis.near_node(evaluated, place) for place in range(near.size)]
         return told, evaluated.sample(near.size) if sample.size else None
-
-
-def _widest_first(snapshot: Snapshot, rows: Ints) -> Ints:
-    """Return rows in the order of their pods, most first: alike ones together have few empty slots."""
-    count = np.minimum(snapshot.columns.count[rows], _MOST_UINT16)
-    # Whole numbers of 16 bits are sorted in O(rows).
-    return rows[np.argsort((_MOST_UINT16 - count).astype(np.uint16), kind="stable")]
 
 
 def _without(snapshot: Snapshot, rows: Ints, others: Ints) -> Ints:

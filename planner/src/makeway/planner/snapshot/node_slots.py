@@ -62,14 +62,24 @@ class NodeSlots:
         self._known: dict[int, Ints] = {}
 
     @classmethod
-    def of(cls, columns: Columns, nodes: Ints) -> NodeSlots:
-        """Return the slots of some nodes. O(slots · nodes)."""
+    def of(cls, columns: Columns, nodes: Ints, last: int | None = None) -> NodeSlots:
+        """Return the slots of some nodes. O(slots · nodes).
+
+        `last`: no more than so many of each, its last; these are the lowest, and empty ones above them.
+        """
         count = columns.count[nodes]
         depth = int(count.max(initial=0))
-        slots = np.arange(depth)[:, None]
-        cells = columns.first[nodes] + slots
-        if (least := int(count.min(initial=depth))) < depth:
-            np.copyto(cells[least:], VACANT_CELL, where=slots[least:] >= count)
+        least = int(count.min(initial=depth))
+        if last is None:
+            slots = np.arange(depth)[:, None]
+            cells = columns.first[nodes] + slots
+            if least < depth:
+                np.copyto(cells[least:], VACANT_CELL, where=slots[least:] >= count)
+        else:
+            back = np.arange(min(last, depth), 0, -1)[:, None]
+            cells = columns.first[nodes] + count - back
+            if least < back.size:
+                np.copyto(cells, VACANT_CELL, where=back > count)
         return cls(
             columns,
             cells,
