@@ -280,7 +280,7 @@ def seeds_needed(mutant: Mutant, seeds: Iterable[int]) -> tuple[int, str]:
 
 
 def main() -> None:
-    """Look for all of them; print the table of docs/reliability.md."""
+    """Look for all of them; print a table of the seeds that it took."""
     print("| Defect | Seeds until it is found | The invariant that it breaks |\n|---|---:|---|")
     for mutant in MUTANTS:
         seeds, broken = seeds_needed(mutant, range(1, MOST_SEEDS + 1))
