@@ -91,7 +91,7 @@ def stream_result(config: Mapping[str, Any], info: Mapping[str, Any]) -> CheckRe
             "1 copy on a NATS of several servers",
             "set streams.replicas to 3, so that the loss of a server loses no order",
         )
-    return CheckResult(name, "ok", f"{copies}, {info['state']['messages']} messages")
+    return CheckResult(name, "ok", f"{copies}, {counted(info['state']['messages'], 'message')}")
 
 
 async def consumer_result(bus: Bus) -> CheckResult:

@@ -88,7 +88,7 @@ async def history(
     ] = False,
     output: TableOutputOption = "text",
 ) -> None:
-    """Show what was decided and done: for whom, where, who had to go, and how it ended.
+    """Show what was decided and done: for whom, where, which victims, and how it ended.
 
     With --compare: how many victims and PDB violations makeway would have saved while DefaultPreemption
     acted, and where it would have done worse. A plan that no order came of is marked as not carried out.

@@ -63,7 +63,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def victims(self) -> tuple[Victim, ...]:
-        """Who had to go, or would have."""
+        """Who was evicted, or would have been."""
         if self.by_others is not None:
             theirs = self.by_others.default_preemption
             return theirs.victims if theirs else ()
@@ -97,7 +97,7 @@ class Row(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         members: of that PodGroup, how many room was made for.
         queue: of that pod; of a quota, the queue that had to shrink.
         node: where room was made; empty for a PodGroup, whose victims name their nodes.
-        victims: who had to go, or would have.
+        victims: who was evicted, or would have been.
         pdb_violations: victims beyond what their disruption budgets allowed.
         reason: why it was refused, failed or was not carried out.
         took_seconds: from the order to its outcome.

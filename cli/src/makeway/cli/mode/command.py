@@ -90,7 +90,7 @@ async def mode(
     ] = False,
     output: TableOutputOption = "text",
 ) -> int | None:
-    """Show how far makeway goes, or change it: off, observe (plan, record, evict nobody) or enforce.
+    """Show how far makeway goes, or change it: off, observe (plan, record, evict no pod) or enforce.
 
     off sets the brake, ConfigMap makeway-brake: it holds before the policy, whatever state that is in,
     until --release. The other modes change the ConfigMap makeway-policy; comments and all else in it stay.

@@ -57,7 +57,7 @@ async def why(
     Of a pod, a user who may not list pods everywhere sees no name of another namespace, and nothing is
     planned again; ids of orders and decisions are for administrators.
 
-    Of a PodGroup: who had to go for all its members, where they go, what that costs term by term, and what
+    Of a PodGroup: the victims for all its members, on which nodes, what that costs term by term, and what
     other topology domains would have cost; or why there is no room, and what is missing.
 
     Exit code 1 where there is no such order or decision, or several ids begin so; and where there is no such
