@@ -173,7 +173,7 @@ async def test_certificates_come_from_that_secret_too(nats_server: NatsServer, t
     ("status", "code", "said"),
     [
         (403, 3, "no permission: you may not"),
-        (404, 3, "there is no ConfigMap makeway-system/makeway-installation"),
+        (404, 3, "there is no ConfigMap makeway-system/makeway-installation: give --makeway-namespace"),
         (500, 1, "500"),
     ],
 )

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
 from makeway.cli.check.keys import judge
-from makeway.cli.keys.stores import PUBLISHED_AT, KindKeys
+from makeway.cli.keys.stores import OUTSIDE, PUBLISHED_AT, KindKeys
 from served import served
 from unit.cli.test_connect import kubeconfig, makeway
 
@@ -294,6 +294,23 @@ async def test_show_says_which_key_is_in_use_and_fits_a_terminal(tmp_path: Path)
     ]
     assert max(map(len, out.splitlines())) <= 80
     assert "PRIVATE" not in out
+
+
+async def test_show_misses_no_private_key_that_is_noted_as_kept_outside(tmp_path: Path) -> None:
+    cluster = await made(tmp_path)
+    secrets = [where for where in cluster.objects if where[0] == "secrets"]
+    for where in secrets:
+        del cluster.objects[where]
+
+    missing = await run(cluster, tmp_path, "show")
+    annotations = cluster.objects["configmaps", "makeway-system", "makeway-keys"]["metadata"]["annotations"]
+    annotations[OUTSIDE] = "true"
+    code, out, err = await run(cluster, tmp_path, "show")
+
+    assert (missing[0], "no key that counts is in use" in missing[2]) == (1, True)
+    assert (code, err) == (0, "")
+    assert out.count("private key outside of the cluster") == len(SigningKind)
+    assert max(map(len, out.splitlines())) <= 80
 
 
 def test_check_names_a_key_in_use_that_no_part_takes() -> None:

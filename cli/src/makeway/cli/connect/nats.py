@@ -147,8 +147,8 @@ async def installed(
         return NatsAddress(
             USUAL.url,
             USUAL.prefix,
-            f"the usual address: there is no ConfigMap {namespace}/{CONFIGMAP}; "
-            "give --makeway-namespace or --nats-url",
+            "the usual address",
+            trouble=f"there is no ConfigMap {namespace}/{CONFIGMAP}: give --makeway-namespace or --nats-url",
         )
     if not reads_tls:
         found.nats_ca_secret = found.nats_client_cert_secret = ""

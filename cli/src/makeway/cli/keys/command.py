@@ -48,7 +48,8 @@ class KeyRow(msgspec.Struct, frozen=True, rename="camel"):
         kind: what it signs.
         key_id: its name.
         signed_by: the part that has the private key.
-        state: in use; not in use, which --finish drops; not published; no private key; unreadable.
+        state: in use; not in use, which --finish drops; not published; private key outside of the cluster;
+            no private key; unreadable.
     """
 
     kind: str
@@ -111,17 +112,19 @@ async def new(
 async def show(installation: Installation, *, output: TableOutputOption = "text") -> int | None:
     """Show kinds and key ids, and which key is in use; never a private key.
 
-    It reads the Secrets to know what is in use. Exit code 1 where a kind has no key in use that counts.
+    It reads the Secrets to know what is in use. Exit code 1 where a kind has no key in use that counts,
+    unless private keys are kept outside of the cluster.
     """
     printer = Printer(output)
     async with installation.api() as api:
-        found = _there(await StoredKeys(api, installation.makeway_namespace).read() or [])
-    rows = [row for one in found for row in _rows(one)]
+        stored = StoredKeys(api, installation.makeway_namespace)
+        found = _there(await stored.read() or [])
+    rows = [row for one in found for row in _rows(one, outside=stored.outside)]
     if printer.data:
         printer.document(rows)
     elif rows:
         printer.table(_COLUMNS, [(row.kind, row.key_id or "-", row.signed_by, row.state) for row in rows])
-    complete = {one.kind for one in found if one.complete}
+    complete = {one.kind for one in found if one.complete or (stored.outside and one.public)}
     if missing := ", ".join(kind for kind in SigningKind if kind not in complete):
         lacking = f"no key that counts is in use for {missing}; see makeway keys new"
         printer.note(f"makeway: {'; '.join(unreadable(found)) or lacking}")
@@ -226,9 +229,10 @@ def _confirm(kinds: Sequence[SigningKind], *, yes: bool) -> None:
         fail("nothing was changed")
 
 
-def _rows(keys: KindKeys) -> list[KeyRow]:
-    """Return a kind's keys as they are shown. Pure."""
-    states = dict.fromkeys(keys.public, "not in use" if keys.current else "no private key")
+def _rows(keys: KindKeys, *, outside: bool) -> list[KeyRow]:
+    """Return a kind's keys as they are shown. `outside`: as of StoredKeys. Pure."""
+    without = "private key outside of the cluster" if outside else "no private key"
+    states = dict.fromkeys(keys.public, "not in use" if keys.current else without)
     if keys.unreadable:
         states = dict.fromkeys(keys.public or [""], "unreadable")
     elif keys.current:
