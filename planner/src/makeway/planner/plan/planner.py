@@ -315,12 +315,10 @@ class Evaluator:
 
     def _scored(self, rows: Ints) -> Iterator[EvaluatedBatch]:
         """Look at some nodes for their scores. Of a node that is looked at twice the second time counts."""
-        if not (len(self._snapshot.groups) or self.queues.margins or self._layers.required_affinity):
-            batch = last_pods(self._overlay, rows, self.question.needs, self._devices)
-            if batch.rows.size:
-                evaluated = self.evaluate_batch(batch)
-                yield evaluated
-                rows = _without(self._snapshot, rows, batch.rows[decided(evaluated)])
+        alone = not (len(self._snapshot.groups) or self.queues.margins or self._layers.required_affinity)
+        if alone and (batch := last_pods(self._overlay, rows, self.question.needs, self._devices)).rows.size:
+            yield (evaluated := self.evaluate_batch(batch))
+            rows = _without(self._snapshot, rows, batch.rows[decided(evaluated)])
         yield from self.evaluate(rows)
 
     def evaluate_few(self, rows: Ints, at_most: int) -> EvaluatedNodes | None:
