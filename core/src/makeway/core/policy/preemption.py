@@ -103,8 +103,10 @@ class Labels(PolicySection, frozen=True):
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Report whether every condition holds. O(conditions)."""
-        asked = (Requirement(one.key, one.operator, frozenset(one.values)) for one in self.expressions)
-        return all(one.matches(labels) for one in asked)
+        asked = (Requirement(one.key, one.operator, frozenset(one.values)) for one in self.match_expressions)
+        return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
+            one.matches(labels) for one in asked
+        )
 
     @property
     def expressions(self) -> tuple[LabelExpression, ...]:
@@ -244,9 +246,7 @@ def is_in(queue: str, path: str) -> bool:
 
 def preemptor_bits(table: Table, preemptor: Party | None) -> int:
     """Return of which rules a preemptor is, bit by bit; None: there is none. O(rules)."""
-    return _bits(
-        one.preemptors.is_open if preemptor is None else one.preemptors.matches(preemptor) for one in table
-    )
+    return _bits(_is_of(one, preemptor) for one in table)
 
 
 def victim_bits(table: Table, victim: Party) -> int:
@@ -256,8 +256,8 @@ def victim_bits(table: Table, victim: Party) -> int:
 
 def first_rule(table: Table, preemptor: Party | None, victim: Party) -> PreemptionRule | None:
     """Return the rule that decides over a pod; None where none matches. O(rules)."""
-    both = preemptor_bits(table, preemptor) & victim_bits(table, victim)
-    return table[(both & -both).bit_length() - 1] if both else None
+    meant = (one for one in table if one.victims.matches(victim) and _is_of(one, preemptor))
+    return next(meant, None)
 
 
 def exemption_by(table: Table, masks: Sequence[int], bits: int, start_micros: int) -> Exemption:
@@ -274,6 +274,11 @@ def exemption_by(table: Table, masks: Sequence[int], bits: int, start_micros: in
 
 KEPT_BELOW: Final = ANY_PREEMPTOR + RULES.index(PREEMPTION_RULE)
 """`below` of a pod that the table keeps."""
+
+
+def _is_of(rule: PreemptionRule, preemptor: Party | None) -> bool:
+    """Report whether a rule is about a preemptor; None: there is none."""
+    return rule.preemptors.is_open if preemptor is None else rule.preemptors.matches(preemptor)
 
 
 def _bits(matches: Iterator[bool]) -> int:

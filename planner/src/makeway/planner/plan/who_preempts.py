@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -90,14 +91,14 @@ class WhoPreempts:
     def exempt(self, columns: NodeSlots) -> None:
         """Put what the table keeps into the exemptions of a batch. O(slots · nodes · rules with a time)."""
         table = self.exemptions.table
-        if not any(self.masks):
-            return
-        bits, start = columns.rule_bits, columns.start
-        until = np.zeros(bits.shape, np.int64)
-        for mask in self.masks:
-            both = bits & mask
-            np.maximum(until, _until(table, mask, both & -both, start), out=until)
-        columns.exempt(until, KEPT_BELOW, preemptor_priority=self.priority, now_micros=self.now_micros)
+        found = [
+            _until(table, mask, both, columns)
+            for mask in self.masks
+            if mask and (both := columns.rule_bits & mask).any()
+        ]
+        if found:
+            until = reduce(np.maximum, found)
+            columns.exempt(until, KEPT_BELOW, preemptor_priority=self.priority, now_micros=self.now_micros)
 
     def exemption_of(self, pod: PodRecord) -> Exemption:
         """Return what exempts one pod: its own side first, then the table. O(members + rules)."""
@@ -109,21 +110,21 @@ class WhoPreempts:
         return kept if kept.applies(self.priority, self.now_micros) else found
 
 
-def _until(table: Table, mask: int, first: Ints, start: Ints) -> Ints:
-    """Return until when pods stay by the rule that decides, given by its bit; 0 where no rule keeps them."""
-    until = np.zeros(first.shape, np.int64)
-    denying = 0
-    for number, rule in enumerate(table):
-        bit = 1 << number
-        if not mask & bit:
-            continue
-        if rule.action == "deny":
-            denying |= bit
-        elif rule.minimum_run_time:
+def _until(table: Table, mask: int, both: Ints, columns: NodeSlots) -> Ints:
+    """Return until when pods stay by the rule that decides; 0 where no rule keeps them.
+
+    `both`: int64[D, M], of which rules of the mask the pods may be victims.
+    """
+    asked = [(1 << number, rule) for number, rule in enumerate(table) if mask >> number & 1]
+    denying = sum(bit for bit, rule in asked if rule.action == "deny")
+    # Where all deny, which of them decides is no matter.
+    first = both if mask == denying else both & -both
+    until: Ints = np.where((first & denying) != 0, FOREVER, 0)
+    for bit, rule in asked:
+        if rule.action == "allow" and rule.minimum_run_time:
             at = first == bit
-            least = rule.keeps_until(0)
-            until[at] = np.where(start[at] < NOT_STARTED - least, start[at] + least, FOREVER)
-    until[(first & denying) != 0] = FOREVER
+            start, least = columns.start[at], rule.keeps_until(0)
+            until[at] = np.where(start < NOT_STARTED - least, start + least, FOREVER)
     return until
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from makeway.core.policy.exemption import NO_PREEMPTOR, NOT_EXEMPT, Exemption
+from makeway.core.policy.exemption import FOREVER, NO_PREEMPTOR, NOT_EXEMPT, Exemption
 from makeway.planner.snapshot.columns import (
     BUDGETS,
     EXEMPT_BELOW,
@@ -236,9 +236,10 @@ class NodeSlots:
 
         `until`: int64[D, M], before `now_micros` for those that are not. The last change: others undo it.
         """
-        known_below, known_until = self.exempt_below, self.exempt_until
-        applies = (preemptor_priority < known_below) & (known_until >= now_micros)
-        stays = (until >= now_micros) & ~applies
+        some = self.exempt_count.any()
+        known_below = self.exempt_below if some else np.int64(NO_PREEMPTOR)
+        known_until = self.exempt_until if some else np.int64(FOREVER)
+        stays = (until >= now_micros) & ((preemptor_priority >= known_below) | (known_until < now_micros))
         if stays.any():
             self.exempt_count = self.exempt_count + (stays & (known_below == NO_PREEMPTOR)).sum(axis=0)
             self._known[EXEMPT_BELOW] = np.where(stays, below, known_below)
