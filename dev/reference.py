@@ -42,7 +42,7 @@ _GO_METRIC = re.compile(r"telemetry\.(Counter|Gauge|Histogram)(?:Vec)?\(\"(\w+)\
 _GO_FIELD = re.compile(r"((?:\t// .*\n)+)\t(\w+)\s+\S+\s+`json:\"(\w+)[,\"]")
 
 
-_OPTIONS = ("Option", "Environment", "Default", "Meaning")
+_OPTIONS = ("Option", "Default", "Meaning")
 _COMMON = 4
 """An option that so many commands have alike is said once."""
 
@@ -136,12 +136,13 @@ def commands_page() -> str:
         "them in, which stderr tells apart; 130 when interrupted. Text is coloured on a terminal, and plain "
         "and unfolded in a pipe; `-o json` and `-o yaml` print data alone on stdout: one document, or for a "
         "stream a line or document each.\n\n"
-        "## Common options\n\nEach command below names those that it takes. Of two rows of one name the "
-        f"services have the first.\n\n{_table(_OPTIONS, common)}"
+        "## Common options\n\nEach command below names those that it takes; a variable of the environment is "
+        "in parentheses. Of two rows of one name the services have the first.\n\n"
+        f"{_table(_OPTIONS, common)}"
     ]
     for path, command in commands:
         own = [row for row in rows[path] if row not in common]
-        names = [row[0].partition(",")[0] for row in rows[path] if row in common]
+        names = [row[0].replace(",", "").split()[0] for row in rows[path] if row in common]
         nats = [name for name in names if name.startswith("`--nats-")]
         shared = ", ".join(["`--nats-…`", *(name for name in names if name not in nats)] if nats else names)
         shown = "\n".join(line[2:] for line in examples.lines(path.removeprefix("makeway "), "makeway"))
@@ -154,9 +155,10 @@ def commands_page() -> str:
 
 
 def _option(parameter: Any) -> tuple[str, ...]:
+    variable = getattr(parameter, "envvar", None)
     return (
-        ", ".join(f"`{option}`" for option in (*parameter.opts, *parameter.secondary_opts)),
-        f"`{parameter.envvar}`" if getattr(parameter, "envvar", None) else "",
+        ", ".join(f"`{option}`" for option in (*parameter.opts, *parameter.secondary_opts))
+        + (f" (`{variable}`)" if variable else ""),
         _default(parameter),
         getattr(parameter, "help", "") or "",
     )
@@ -174,7 +176,9 @@ def _commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
 def _default(parameter: Any) -> str:
     if parameter.required:
         return "required"
-    return "" if parameter.default is None or callable(parameter.default) else f"`{parameter.default}`"
+    default = parameter.default
+    nothing = default is False or default in (None, "", []) or callable(default)
+    return "" if nothing else f"`{default}`"
 
 
 def log_events_page() -> str:
