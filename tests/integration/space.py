@@ -287,7 +287,7 @@ class Space:
         seconds = await self._seconds_to_remove()
         await until(f"the pods of {self.namespace} are gone", emptied, seconds=seconds, every=0.1)
         selector = {"labelSelector": f"{_TAINT}={self.namespace}"}
-        await self.api.request("DELETE", "/api/v1/nodes", query=selector)
+        await self.api.request("DELETE", "/api/v1/nodes", query=selector, timeout_seconds=seconds)
 
         async def no_nodes() -> bool:
             return not json.loads(await self.api.request("GET", "/api/v1/nodes", query=selector))["items"]
