@@ -23,6 +23,8 @@ from makeway.dev.progress import ConsoleProgress, Progress
 _TAIL_LINES = 25
 _TIMES = "seconds.json"
 """How long the last build of each binary took, in the cache."""
+_COLLECTING = {"GOGC": "400"}
+"""The compiler takes a fifth less CPU for a third more memory; the linker takes more memory anyway."""
 _UNUSED_SECONDS = 3 * 24 * 3600
 """An older build of a binary is removed when nothing has started it for so long."""
 
@@ -180,7 +182,7 @@ def _build(binary: Binary, directory: Path) -> Path:
     target = directory / binary.name
     flags = [f"-ldflags={binary.ldflags}", *([f"-tags={binary.tags}"] if binary.tags else [])]
     flags += [f"-modfile={binary.modfile}"] if binary.modfile else []
-    environment = {**os.environ, **GO_ENVIRONMENT}
+    environment = {**_COLLECTING, **os.environ, **GO_ENVIRONMENT}
     if binary.architecture:
         environment |= {"GOOS": "linux", "GOARCH": binary.architecture}
     if binary.module is not None:
