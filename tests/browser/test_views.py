@@ -240,6 +240,29 @@ def test_nothing_is_counted_before_the_streams_have_been_read(browser: Browser) 
     assert complaints == []
 
 
+def test_the_bars_of_the_timeline_count_as_room_made_what_the_first_view_counts(
+    page: Page, made_up: MadeUpPage
+) -> None:
+    made_up.put(
+        make_order(
+            "uid-waits",
+            order_id="ord-waits",
+            decision_id="dec-waits",
+            created_at=datetime.now(UTC),
+            not_after=datetime.now(UTC) + timedelta(minutes=1),
+            preemptor=make_preemptor("uid-waits", name="waits"),
+            victims=(make_victim("leaving"),),
+        )
+    )
+    made = page.locator(".tile", has_text="Room made").locator("b").inner_text()
+
+    go(page, "Timeline")
+
+    expect(page.locator("table.timeline tbody tr", has_text="shop/waits")).to_be_visible()
+    counted = page.locator(".legend span").filter(has_text=re.compile(f"^Room made {made}$"))
+    expect(counted).to_have_count(1)
+
+
 def test_a_victim_leads_to_its_story_and_its_command_can_be_copied(page: Page, address: str) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address)
     page.goto(f"{address}/timeline?result=succeeded")

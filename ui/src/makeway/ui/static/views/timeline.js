@@ -15,10 +15,10 @@ const SINCE = [['', 'all that is loaded'], ['300', '5 minutes'], ['3600', 'hour'
 const BUCKETS = 60;
 const ROWS_AT_ONCE = 25;
 const KINDS = [
-  ['Room made', ['succeeded', 'live', 'planned'], 'made'],
+  ['Room made', ['succeeded'], 'made'],
   ['Refused', ['refused'], 'refused'],
   ['Failed', ['failed', 'overdue', 'expired'], 'failed'],
-  ['Other', ['cancelled', 'notCarriedOut', 'observed', 'preempted'], 'other'],
+  ['Other', ['live', 'planned', 'cancelled', 'notCarriedOut', 'observed', 'preempted'], 'other'],
 ];
 
 const KIND_OF = new Map(KINDS.flatMap(([, results], place) => results.map((one) => [one, place])));
