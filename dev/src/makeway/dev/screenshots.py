@@ -27,12 +27,12 @@ VIEWS: Final = {
     "main": {
         "now": "/",
         "timeline": "/timeline",
-        "cluster": "/cluster?pod={pending}",
         "story": "/story?what=demo/fraud-check",
     },
+    "external": {"cluster": "/cluster?pod={pending}"},
     "quota": {"queues": "/queues"},
 }
-"""By scenario of the demo: names of pictures, and addresses."""
+"""By scenario of the demo: names of pictures, and addresses. Of external pods are left pending."""
 
 _DRAWN_MILLISECONDS: Final = 4_000
 """For a plan, and for what the parts answer."""
@@ -106,9 +106,9 @@ def _draw(page: Page, address: str, path: str, picture: Path) -> None:
 
 
 def _pending(page: Page, address: str) -> str:
-    """Return a pod that is pending, as the page offers it."""
+    """Return a pod of crunch that is pending, as the page offers it: one for which no room can be made."""
     page.goto(f"{address}/cluster")
-    option = page.locator("select[name=pod] option").nth(1)
+    option = page.locator("select[name=pod] option", has_text="crunch").first
     option.wait_for(state="attached")
     return option.get_attribute("value") or ""
 
