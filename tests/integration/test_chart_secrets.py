@@ -5,19 +5,34 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
-from base64 import b64encode
-from collections.abc import AsyncIterator
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+import yaml
 
 from integration.charting import NAMESPACE, render
 from integration.cluster import RunningCluster
 from integration.conftest import Install
 from integration.waiting import IN_FORCE_SECONDS, NotYet, until
-from makeway.cli.keys.keeping import LABELS, UNREADABLE
+from makeway.bus.signing.keys import SigningKind
+from makeway.cli.check.secrets import secrets_results
+from makeway.cli.keys.keeping import LABELS, UNREADABLE, SecretsKeeper
+from makeway.cli.keys.making import (
+    AUTHORITY,
+    PASSWORDS,
+    SecretContents,
+    WantedSecrets,
+    contents,
+    login,
+)
+from makeway.cli.keys.stores import CONFIGMAP
 from makeway.dev.binaries import HELM
 from makeway.dev.build import ensure
 from makeway.dev.errors import DevError
@@ -102,7 +117,8 @@ async def helm(chart_control_plane: RunningCluster) -> AsyncIterator[Any]:
         done = await asyncio.to_thread(
             lambda: subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         )
-        assert done.returncode == 0, done.stderr
+        if done.returncode != 0:
+            raise DevError(done.stderr)
         return done.stdout
 
     yield run
@@ -118,7 +134,7 @@ async def test_a_rollback_leaves_the_public_keys_as_they_were_made(
         get = ("get", "configmap", "-n", NAMESPACE, "makeway-keys", "-o", "json")
         return dict(json.loads(await chart_control_plane.kubectl(*get)).get("data", {}))
 
-    await helm("install", "makeway", str(CHART), "--create-namespace")
+    await helm("install", "makeway", str(CHART), "--create-namespace", "--take-ownership")
     patch = json.dumps({"data": {"order.pem": "as the keeper made it"}})
     await chart_control_plane.kubectl("patch", "configmap", "-n", NAMESPACE, "makeway-keys", "-p", patch)
     await helm("upgrade", "makeway", str(CHART), "--set=log.level=debug")
@@ -127,3 +143,71 @@ async def test_a_rollback_leaves_the_public_keys_as_they_were_made(
     await helm("rollback", "makeway", revision)
 
     assert await keys() == {"order.pem": "as the keeper made it"}
+
+
+async def test_an_upgrade_from_a_chart_that_rendered_logins_and_keys_keeps_them(
+    chart_control_plane: RunningCluster, helm: Any, tmp_path: Path
+) -> None:
+    wanted = WantedSecrets(NAMESPACE, ("planner", "viewer"), certificate_days=90, signs=tuple(SigningKind))
+    made = contents(wanted, SecretContents(), datetime.now(UTC))
+    rendered = {name: held for name, held in made.secrets.items() if name not in (AUTHORITY, PASSWORDS)}
+    older = older_chart(tmp_path / "older", rendered, made.public)
+
+    async def stored() -> dict[str, dict[str, str]]:
+        get = ("get", "secrets,configmaps", "-n", NAMESPACE, "-o", "json")
+        listed = json.loads(await chart_control_plane.kubectl(*get))["items"]
+        found = {one["metadata"]["name"]: one for one in listed}
+        secrets = {
+            name: {key: b64decode(text).decode() for key, text in found[name]["data"].items()}
+            for name in rendered
+        }
+        return {**secrets, CONFIGMAP: found[CONFIGMAP]["data"]}
+
+    form = "--set=bridge=external"  # whose evictor signs, too
+    await helm("install", "makeway", str(older), form, "--create-namespace", "--take-ownership")
+    before = await stored()
+    assert before == {**rendered, CONFIGMAP: made.public}
+    for level in ("info", "debug", "warning"):  # the second lets go what the first had rendered, if it can
+        notes = await helm("upgrade", "makeway", str(CHART), form, f"--set=log.level={level}")
+        assert await stored() == before
+        async with chart_control_plane.connect() as api:
+            kept = await SecretsKeeper(api, wanted).ensure(datetime.now(UTC))
+        assert await stored() == before
+        assert kept.secrets[PASSWORDS] == made.secrets[PASSWORDS]
+
+    assert "Its Secrets are made in the cluster, and stay when it is uninstalled" in notes
+    with pytest.raises(DevError, match="exists and cannot be imported into the current release"):
+        await helm("install", "second", str(CHART))
+    assert await stored() == before
+
+    await helm("uninstall", "makeway", "--no-hooks")
+
+    left = await chart_control_plane.kubectl("get", "secrets", "-n", NAMESPACE, "-o", "name")
+    assert {f"secret/{name}" for name in rendered} <= set(left.split())
+
+    await chart_control_plane.kubectl("delete", "secret", "-n", NAMESPACE, login("planner"))
+    async with chart_control_plane.connect() as api:
+        await SecretsKeeper(api, wanted).ensure(datetime.now(UTC))
+        (result,) = await secrets_results(api, NAMESPACE)
+    again = (await stored())[login("planner")]
+    assert again["password"] == before[login("planner")]["password"]
+    assert again["tls.crt"] != before[login("planner")]["tls.crt"]  # its private key is lost
+    assert result.state == "ok"
+    assert f"{login('planner')} (" in result.detail.partition("lost and made again: ")[2]
+
+
+def older_chart(directory: Path, rendered: Mapping[str, Any], public: Mapping[str, str]) -> Path:
+    """Copy the chart, and have it render Secrets and public keys as before they were made in the cluster."""
+    shutil.copytree(CHART, directory)
+    labels = {**LABELS, "app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/component": "nats"}
+    manifests = [
+        secret(name, stringData=held, metadata={"labels": labels}) for name, held in rendered.items()
+    ]
+    (directory / "templates/kept-secrets.yaml").write_text(yaml.safe_dump_all(manifests))
+    (directory / "public.json").write_text(json.dumps({"metadata": {}, "data": public}))
+    streams = directory / "templates/streams.yaml"
+    before = streams.read_text()
+    lookup = 'lookup "v1" "ConfigMap" .Release.Namespace "makeway-keys"'
+    streams.write_text(before.replace(lookup, '.Files.Get "public.json" | fromJson'))
+    assert streams.read_text() != before
+    return directory
