@@ -343,9 +343,10 @@ FUZZ_SECONDS ?= 20
 FUZZ_TARGETS := FuzzDecodePlanRequest FuzzDecodePlanReply FuzzUnwrapOrder FuzzUnwrapOutcome FuzzUnwrapDecision FuzzUnwrapControl
 
 .PHONY: fuzz
-fuzz: setup #: Fuzz both decoders (FUZZ_SECONDS for each target); what is found is kept in plugin/wire/testdata/fuzz
+fuzz: setup #: Fuzz both decoders (FUZZ_SECONDS for each target), and 1,000 examples of each property; what is found is kept in plugin/wire/testdata/fuzz
 	cd plugin && for target in $(FUZZ_TARGETS); do go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZ_SECONDS)s -fuzzminimizetime 10x ./wire || exit 1; done
 	MAKEWAY_CORPUS_COUNT=$$((2000 * $(FUZZ_SECONDS))) MAKEWAY_CORPUS_SEED=$$RANDOM $(BIN)/pytest -q tests/contract/test_hostile_corpus.py
+	MAKEWAY_EXAMPLES=1000 $(BIN)/pytest -q -n auto --dist worksteal -m hypothesis tests/unit
 
 .PHONY: demo
 demo: setup ## A scenario on a real control plane, with a readable outcome (SCENARIO=gang, ARGS=--keep)

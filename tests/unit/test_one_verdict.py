@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.daemonset.rule import rules_for
@@ -173,7 +173,6 @@ def removable(case: Drawn, priority: int, *, of_daemonset: bool) -> tuple[set[st
     return {one.pod.uid for one in candidate.removable}, any(one.unit for one in candidate.removable)
 
 
-@settings(max_examples=400, deadline=None)
 @given(drawn(), PRIORITIES)
 def test_the_evictor_deletes_for_a_pod_what_a_plan_lets_go(case: Drawn, priority: int) -> None:
     planned, _ = removable(case, priority, of_daemonset=False)
@@ -181,7 +180,6 @@ def test_the_evictor_deletes_for_a_pod_what_a_plan_lets_go(case: Drawn, priority
     assert planned == judged(case, priority, of_daemonset=False)
 
 
-@settings(max_examples=400, deadline=None)
 @given(drawn(), PRIORITIES)
 def test_the_evictor_deletes_for_a_pod_of_a_daemonset_what_a_plan_lets_go(case: Drawn, priority: int) -> None:
     planned, units = removable(case, priority, of_daemonset=True)
@@ -194,7 +192,6 @@ def test_the_evictor_deletes_for_a_pod_of_a_daemonset_what_a_plan_lets_go(case: 
         }
 
 
-@settings(max_examples=400, deadline=None)
 @given(drawn())
 def test_the_evictor_deletes_for_a_quota_what_a_plan_lets_go(case: Drawn) -> None:
     snapshot = case.snapshot()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.config.document import ConfigError
@@ -117,7 +117,6 @@ POLICIES = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(POLICIES, st.booleans(), st.sampled_from(MODES), NAMES | st.just(""))
 def test_whatever_the_policy_the_mode_is_set_and_all_else_stays(
     fields: dict[str, object], flow: bool, mode: Mode, namespace: str

@@ -236,7 +236,6 @@ def test_shares_are_whole_fair_and_complete(weights: list[int], data: st.DataObj
         assert abs(share * total - amount * weight) < max(total, 1)
 
 
-@settings(max_examples=150, deadline=None)
 @given(worlds(), st.data())
 def test_choosing_in_chunks_chooses_the_same(world: World, data: st.DataObject) -> None:
     queue = world.tree.queues[data.draw(st.integers(0, 1000)) % len(world.tree)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
@@ -255,7 +255,6 @@ async def test_no_change_by_an_author_opens_the_breaker(case: Callable[[], Case]
     assert {one.reason for one in outcome.victims if one.result == "spared"} <= OF_AUTHORS
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     case=st.sampled_from(CASES),
     names=st.lists(st.sampled_from(sorted(CHANGES)), min_size=2, max_size=5, unique=True),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -274,7 +274,6 @@ async def test_an_order_that_no_scheduler_writes_with_such_a_victim_reads_nothin
 racks = st.sampled_from(["r1", "r2", "", None])
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     of_nodes=st.fixed_dictionaries(dict.fromkeys(("n1", "n2", "n3", "n4"), racks)),
     closed=st.lists(st.tuples(st.sampled_from(["n3", "n4"]), racks), max_size=3),

@@ -4,7 +4,7 @@ import asyncio
 from datetime import datetime, timedelta
 from functools import partial
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.k8s.objects import Metadata, Node, Pod
@@ -94,7 +94,6 @@ class GangCluster(WatchedCluster):
         self.broken += [f"the deletion of {name} was refused" for name in self.denied & stay]
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     states=st.lists(pods, min_size=1, max_size=4),
     script=scripts,

@@ -3,7 +3,7 @@
 import asyncio
 from datetime import datetime
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
@@ -100,7 +100,6 @@ class WatchedCluster(FakeCluster):
         super().leave(name)
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     states=st.lists(pods, min_size=1, max_size=4),
     script=scripts,

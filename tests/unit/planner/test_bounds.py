@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.k8s.affinity import Term
@@ -318,7 +318,6 @@ SIGNATURES = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(SIGNATURES, max_size=12), st.data())
 def test_terms_match_the_same_signatures_as_one_by_one(
     signatures: list[PodSignature], data: st.DataObject
@@ -387,7 +386,6 @@ NODES = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(NODES, NODES, REQUIRED, st.one_of(st.none(), TOLERATIONS))
 def test_nodes_are_allowed_the_same_as_one_by_one(
     before: list[tuple[dict[str, str], tuple[Taint, ...]]],

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.k8s.nodes import NodeTerm, RequiredNodes
@@ -217,7 +217,6 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return False
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32))
 def test_all_nodes_at_once_match_as_one_node_at_a_time_whatever_came_and_went(seed: int) -> None:
     draw = random.Random(seed)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.k8s.budget import Budget
@@ -190,7 +190,6 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
 @given(EVENTS)
 def test_whatever_changes_meanwhile_no_plan_violates_a_hard_budget(events: list[tuple[str, Any]]) -> None:
     snapshot = Snapshot(chunk=1)

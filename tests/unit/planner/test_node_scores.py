@@ -194,7 +194,6 @@ def with_pods_in_flight(asked: Question, cluster: Cluster, draw: random.Random) 
     )
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_planner_that_has_planned_before_says_what_a_fresh_one_says(seed: int) -> None:
     draw = random.Random(seed)
@@ -305,7 +304,7 @@ def played(
     return found, pauses
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32))
 def test_a_plan_with_pauses_says_what_one_without_says(seed: int) -> None:
     draw = random.Random(seed)

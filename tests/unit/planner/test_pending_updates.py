@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.policy.document import Policy, Protection
@@ -107,7 +107,6 @@ def state(snapshot: Snapshot) -> dict[str, Any]:
     return found
 
 
-@settings(max_examples=500, deadline=None)
 @given(st.lists(CHANGES, max_size=40), st.integers(1, 3))
 def test_in_chunks_or_at_once_all_is_the_same_once_it_is_applied(
     changes: list[Callable[[Snapshot], object]], chunk: int
@@ -123,7 +122,6 @@ def test_in_chunks_or_at_once_all_is_the_same_once_it_is_applied(
     assert state(in_chunks) == state(at_once)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(CHANGES, max_size=20), st.sampled_from(POLICIES))
 def test_nodes_whose_exemptions_differ_count_as_changed(
     changes: list[Callable[[Snapshot], object]], policy: Policy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.k8s.budget import PENDING, READY, UNREADY, Budget
@@ -186,7 +186,6 @@ def offered(world: World) -> bool:
     )
 
 
-@settings(max_examples=400, deadline=None)
 @given(worlds().filter(offered))
 def test_all_nodes_at_once_find_what_one_node_at_a_time_finds(world: World) -> None:
     result = plan(world.snapshot(), world.question, NOW)
@@ -217,7 +216,6 @@ def test_all_nodes_at_once_find_what_one_node_at_a_time_finds(world: World) -> N
         assert not unmodelled
 
 
-@settings(max_examples=200, deadline=None)
 @given(worlds())
 def test_the_same_input_gives_the_same_answer_whatever_order_it_came_in(world: World) -> None:
     other = World(
@@ -246,7 +244,6 @@ def test_the_same_input_gives_the_same_answer_whatever_order_it_came_in(world: W
         )
 
 
-@settings(max_examples=200, deadline=None)
 @given(worlds().filter(offered))
 def test_victims_are_allowed_to_go_enough_and_none_too_many(world: World) -> None:
     result = plan(world.snapshot(), world.question, NOW)
@@ -266,7 +263,6 @@ def test_victims_are_allowed_to_go_enough_and_none_too_many(world: World) -> Non
                 assert allowed(world.rules(), world.question.preemptor, pod)
 
 
-@settings(max_examples=200, deadline=None)
 @given(worlds())
 def test_whoever_of_the_removable_goes_a_hard_budget_holds(world: World) -> None:
     result = plan(world.snapshot(), world.question, NOW)
@@ -283,7 +279,6 @@ def test_whoever_of_the_removable_goes_a_hard_budget_holds(world: World) -> None
             assert covered <= max(0, budget.allowed - debits.get(budget.name, 0))
 
 
-@settings(max_examples=200, deadline=None)
 @given(worlds())
 def test_a_refusal_stands_until_the_time_it_gives_and_then_does_not(world: World) -> None:
     snapshot = world.snapshot()
@@ -304,7 +299,6 @@ def test_a_refusal_stands_until_the_time_it_gives_and_then_does_not(world: World
         assert isinstance(plan(snapshot, question, result.retry_at), Plan)
 
 
-@settings(max_examples=100, deadline=None)
 @given(worlds())
 def test_planning_leaves_the_snapshot_as_it_was(world: World) -> None:
     snapshot = world.snapshot()

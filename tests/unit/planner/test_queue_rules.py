@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.policy.document import Policy, QueueRules
@@ -177,7 +177,6 @@ PATHS = ("root.t.a", "root.t.b", "root.c", "root.p")
 AMOUNT = st.integers(0, 12)
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.k8s.objects import Metadata, PriorityClass
@@ -58,7 +58,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(STEPS)
 def test_the_book_is_what_counting_all_pods_anew_would_give(
     steps: list[PodRecord | str | QueueTree | None],

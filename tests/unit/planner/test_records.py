@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.k8s.objects import Pod
@@ -86,7 +86,6 @@ def pods(draw: st.DrawFn) -> Pod:
     return msgspec.convert(pod, Pod)
 
 
-@settings(max_examples=500, deadline=None)
 @given(st.lists(pods(), max_size=20))
 def test_a_pod_counts_the_same_whichever_pods_were_counted_before(several: list[Pod]) -> None:
     records = PodRecords()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.bus.plan import NodeSelection
@@ -61,7 +61,6 @@ def one_by_one(snapshot: Snapshot, question: Question, victims: Sequence[PodReco
     return found.keys() == chosen and mates <= chosen
 
 
-@settings(max_examples=400, deadline=None)
 @given(worlds(), st.randoms(use_true_random=False))
 def test_pods_that_plans_for_their_nodes_let_go_together_are_removable(
     world: World, pick: random.Random

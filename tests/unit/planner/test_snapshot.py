@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.planner.snapshot.changes import (
@@ -138,7 +138,6 @@ def seen(snapshot: Snapshot) -> dict[str, Any]:
     return found
 
 
-@settings(max_examples=500, deadline=None)
 @given(events, st.sampled_from([None, 1, 2]), st.booleans())
 def test_events_in_any_order_lead_to_the_snapshot_built_from_scratch(
     sequence: list[tuple[Any, ...]], chunk: int | None, serving: bool
