@@ -13,7 +13,7 @@ from hypothesis import settings
 from stolen import doubted
 from tool_tests import are_due, changed_paths
 
-# How long an example takes is the machine's affair; a test asserts no speed. `make fuzz` looks at more of them.
+# How long an example takes is the machine's affair; a test asserts no speed. `make fuzz` draws more examples.
 EXAMPLES = int(os.environ.get("MAKEWAY_EXAMPLES", "100"))
 settings.register_profile("makeway", deadline=None, max_examples=EXAMPLES)
 settings.load_profile("makeway")

@@ -114,6 +114,7 @@ async def test_a_pod_that_an_extender_rejects_costs_no_pods_without_an_end(
     assert "no slice is free" in refused
 
 
+@pytest.mark.slow  # kube-scheduler's ways, which a new version may change
 @pytest.mark.timeout(400)
 async def test_kube_scheduler_alone_evicts_on_and_on(private_cluster: PrivateCluster) -> None:
     """What the test above is beside."""

@@ -51,7 +51,7 @@ async def makeway(cluster: RunningCluster, *command: str) -> tuple[int, str]:
     return process.returncode, said
 
 
-@pytest.mark.both_forms
+@pytest.mark.both_forms(by_target=True)
 async def test_every_part_and_the_command_get_in_with_certificates_of_their_own(
     secured_cluster: RunningCluster,
 ) -> None:

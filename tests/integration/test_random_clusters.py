@@ -33,9 +33,9 @@ _OUTAGE_SECONDS = 4.0
 """How long a preemptor tries while there is no plan; DefaultPreemption needs one cycle."""
 _FEWEST = 20
 """From so many clusters on, some of them must be such that preemption helps."""
-_FEW = pytest.param(24, id="24", marks=pytest.mark.timeout(900))
-_FEWER = pytest.param(8, id="8")
-_SEQUENCES = pytest.param(40, id="40", marks=pytest.mark.timeout(900))
+_FEW = pytest.param(20, id="20", marks=pytest.mark.timeout(900))
+_FEWER = pytest.param(4, id="4")
+_SEQUENCES = pytest.param(24, id="24", marks=pytest.mark.timeout(900))
 _AT_ONCE = 16
 """How many sequences are played at once."""
 _MANY = pytest.param(300, id="300", marks=[pytest.mark.slow, pytest.mark.timeout(3600)])

@@ -33,7 +33,7 @@ async def preempt_two(space: Space) -> Pod:
     return urgent
 
 
-@pytest.mark.both_forms
+@pytest.mark.both_forms(by_target=True)
 async def test_one_trace_goes_over_all_parts(
     traced_cluster: RunningCluster, collector: Collector, form: str
 ) -> None:

@@ -194,6 +194,7 @@ def with_pods_in_flight(asked: Question, cluster: Cluster, draw: random.Random) 
     )
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 2**32))
 def test_a_planner_that_has_planned_before_says_what_a_fresh_one_says(seed: int) -> None:
     draw = random.Random(seed)

@@ -61,7 +61,7 @@ def a_cluster(random: Random, objective: tuple[GroupTerm, ...]) -> Snapshot:
 
 def test_no_search_finds_a_cheaper_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     known = 0
-    for seed in range(400):
+    for seed in range(200):
         random = Random(seed)
         objective = random.choice(OBJECTIVES)
         size, count = random.choice((600, 800, 900)), random.randint(1, 3)
@@ -78,7 +78,7 @@ def test_no_search_finds_a_cheaper_plan(monkeypatch: pytest.MonkeyPatch) -> None
         if prices[0] is not None and prices[1] is not None:
             assert prices[0][:-1] == prices[1][:-1], seed
             assert prices[0] <= prices[1], seed
-    assert known > 50
+    assert known > 20
 
 
 def test_the_nodes_on_which_least_goes_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
