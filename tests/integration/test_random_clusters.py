@@ -143,15 +143,13 @@ async def test_what_kube_scheduler_places_makeway_places_within_seconds_whatever
     async with prepared(pair):
         for lot in together(sequences, _AT_ONCE):
             played += await play(pair, lot)
-        # A busy machine makes some of so many at once late; what is late by itself too is makeway's.
-        again = [(await play(pair, [one.sequence]))[0] for one in played if one.wrong]
 
     later = [seconds for one in played for seconds in differences(one.theirs, one.mine)]
-    print(*(one.told for one in played), *(f"once more: {one.told}" for one in again), sep="\n")
+    print(*(one.told for one in played), sep="\n")
     if len(later) > 1:
         shares = quantiles(later, n=100, method="inclusive")
         print(f"{len(later)} pods, makeway later by {shares[49]:.2f} s (p50), {shares[98]:.2f} s (p99)")
-    wrong = [one.told for one in again if one.wrong]
+    wrong = [one.told for one in played if one.wrong]
     assert not wrong, "\n".join(wrong)
     placed = [one for one in played if one.theirs]
     assert len(played) < _FEWEST or len(placed) > len(played) / 2, "too few pods can be placed"
