@@ -22,7 +22,7 @@ from unit.core import queue_building
 from unit.core.queue_building import World, tree
 
 RESOURCES = ("cpu", "memory", "pods")
-thousands = settings(max_examples=500, deadline=None)
+thousands = settings(max_examples=5 * settings().max_examples)
 
 
 def amounts(chance: Random, least: int) -> dict[str, int]:

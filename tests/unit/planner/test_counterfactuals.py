@@ -294,7 +294,7 @@ def test_nothing_is_told_of_a_pod_that_fits_or_may_preempt() -> None:
     assert unblocking(Blocked([node("a"), pod("p", "a", cpu="4", priority=0)], waiting(priority=9))) == []
 
 
-@settings(max_examples=50)
+@settings(max_examples=int(0.5 * settings().max_examples))
 @given(st.data())
 def test_every_counterfactual_unblocks_the_pod_once_it_is_made(data: st.DataObject) -> None:
     draw = data.draw

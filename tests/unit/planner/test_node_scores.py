@@ -194,7 +194,7 @@ def with_pods_in_flight(asked: Question, cluster: Cluster, draw: random.Random) 
     )
 
 
-@settings(max_examples=25)
+@settings(max_examples=int(0.25 * settings().max_examples))
 @given(st.integers(0, 2**32))
 def test_a_planner_that_has_planned_before_says_what_a_fresh_one_says(seed: int) -> None:
     draw = random.Random(seed)
@@ -305,7 +305,7 @@ def played(
     return found, pauses
 
 
-@settings(max_examples=40)
+@settings(max_examples=int(0.4 * settings().max_examples))
 @given(st.integers(0, 2**32))
 def test_a_plan_with_pauses_says_what_one_without_says(seed: int) -> None:
     draw = random.Random(seed)

@@ -234,7 +234,7 @@ def histories(draw: Any) -> list[Step | tuple[PlanRequest, dict[str, str], Passe
     return steps
 
 
-@settings(max_examples=60)
+@settings(max_examples=int(0.6 * settings().max_examples))
 @given(history=histories(), begun=st.integers(0, 20), chunk=st.sampled_from([None, 1, 2]))
 def test_every_decision_of_a_recording_comes_out_again(
     history: list[Any], begun: int, chunk: int | None

@@ -285,7 +285,7 @@ def test_a_pod_that_the_api_server_would_refuse_says_why(change: Object, told: s
         simulated(world(node("a")), {**pod("new"), **change})
 
 
-@settings(max_examples=60)
+@settings(max_examples=int(0.6 * settings().max_examples))
 @given(
     sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4),
     running=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.integers(0, 3)), max_size=8),
