@@ -7,7 +7,7 @@ import json
 import ssl
 from base64 import b64decode, b64encode
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast
 from urllib.parse import unquote, urlsplit
@@ -208,6 +208,45 @@ async def test_the_login_of_a_part_that_comes_later_was_never_lost(tmp_path: Pat
     await ensured(cluster, tmp_path, replace(WANTED, users=(*WANTED.users, "evictor")))
 
     assert MADE_AGAIN not in notes(cluster)[login("evictor")]
+
+
+async def test_what_an_older_chart_did_not_render_was_never_lost(tmp_path: Path) -> None:
+    cluster = Cluster()
+    await ensured(cluster, tmp_path)
+    for name in (AUTHORITY, PASSWORDS):
+        del cluster.objects["secrets", NAMESPACE, name]
+    for name in (SERVER, *map(login, WANTED.users)):
+        labels = cluster.objects["secrets", NAMESPACE, name]["metadata"]["labels"]
+        labels["app.kubernetes.io/managed-by"] = "Helm"
+
+    await ensured(cluster, tmp_path)
+    due = NOW + timedelta(days=25)
+    await ensured(cluster, tmp_path, now=due)
+
+    assert not [name for name, noted in notes(cluster).items() if MADE_AGAIN in noted]
+    assert {AUTHORITY, PASSWORDS} <= stored(cluster)
+
+
+async def test_certificates_that_are_wanted_later_were_never_lost(tmp_path: Path) -> None:
+    cluster = Cluster()
+    await ensured(cluster, tmp_path, replace(WANTED, certificate_days=0))
+
+    await ensured(cluster, tmp_path)
+
+    assert not [name for name, noted in notes(cluster).items() if MADE_AGAIN in noted]
+
+
+@pytest.mark.parametrize("name", [AUTHORITY, PASSWORDS, SERVER])
+async def test_what_the_logins_show_to_have_been_there_is_marked_as_made_again(
+    tmp_path: Path, name: str
+) -> None:
+    cluster = Cluster()
+    await ensured(cluster, tmp_path)
+    del cluster.objects["secrets", NAMESPACE, name]
+
+    await ensured(cluster, tmp_path, now=NOW + timedelta(days=25))
+
+    assert [one for one, noted in notes(cluster).items() if MADE_AGAIN in noted] == [name]
 
 
 async def test_no_private_key_is_stored_whose_public_key_was_refused(tmp_path: Path) -> None:

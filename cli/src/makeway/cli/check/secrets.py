@@ -7,7 +7,7 @@ from typing import Final
 
 from makeway.cli.check.result import CheckResult
 from makeway.cli.connect.objects import Bare, listed
-from makeway.cli.keys.keeping import MADE_AGAIN, MANAGED_BY, UNREADABLE
+from makeway.cli.keys.keeping import MADE_AGAIN, MANAGED_BY, MANAGED_BY_LABEL, UNREADABLE
 from makeway.core.k8s.objects import Metadata
 from makeway.runtime.kube import METADATA_ONLY, Api
 
@@ -31,7 +31,7 @@ async def secrets_results(api: Api, namespace: str) -> Sequence[CheckResult]:
 
 def judge(found: Sequence[Metadata]) -> Sequence[CheckResult]:
     """Return what is to be said of them. Pure."""
-    made = [one for one in found if (one.labels or {}).get("app.kubernetes.io/managed-by") == MANAGED_BY]
+    made = [one for one in found if (one.labels or {}).get(MANAGED_BY_LABEL) == MANAGED_BY]
     if unreadable := _noted(found, UNREADABLE):
         remedy = "write it anew, or delete it: makeway streams --keep makes it again"
         return (CheckResult(_NAME, "wrong", f"unreadable: {unreadable}", remedy),)

@@ -25,10 +25,11 @@ MADE_AGAIN: Final = "makeway.dev/made-again"
 UNREADABLE: Final = "makeway.dev/unreadable"
 """Annotation: why a Secret cannot be read. It goes when the Secret can be."""
 MANAGED_BY: Final = "makeway"
+MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
 LABELS: Final = {
     "app.kubernetes.io/name": "makeway",
     "app.kubernetes.io/part-of": "makeway",
-    "app.kubernetes.io/managed-by": MANAGED_BY,
+    MANAGED_BY_LABEL: MANAGED_BY,
 }
 
 _KEPT_BY_HELM: Final = {"helm.sh/resource-policy": "keep"}
@@ -129,7 +130,9 @@ class SecretsKeeper:
                     data[name] = {key: b64decode(value).decode() for key, value in found.items()}
             except (ApiError, ValueError) as error:
                 unreadable[name] = str(error)
-        return SecretContents(data, public, unreadable)
+        labels = {name: self._found[name]["metadata"].get("labels") or {} for name in data}
+        own = {name for name, one in labels.items() if one.get(MANAGED_BY_LABEL) == MANAGED_BY}
+        return SecretContents(data, public, unreadable, frozenset(own))
 
     async def _publish(self, changed: Data, now: datetime) -> None:
         core, namespace = self.api.core, self.wanted.namespace

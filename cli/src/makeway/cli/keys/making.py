@@ -66,12 +66,14 @@ class WantedSecrets:
 class SecretContents:
     """Secrets by name, and the public keys as their ConfigMap has them.
 
-    unreadable: by name, why a Secret or the ConfigMap cannot be read. It is left as it is.
+    unreadable: by name, why a Secret or the ConfigMap cannot be read. It is left as it is. own: names of the
+    Secrets that were found and that no chart has rendered.
     """
 
     secrets: Mapping[str, Data] = field(default_factory=dict)
     public: Data = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    own: frozenset[str] = frozenset()
 
 
 def login(user: str) -> str:
@@ -95,12 +97,19 @@ def contents(wanted: WantedSecrets, found: SecretContents, now: datetime) -> Sec
 
 
 def lost(wanted: WantedSecrets, found: SecretContents) -> set[str]:
-    """Return the Secrets that are missing, and that were there by what others say. Pure."""
-    known = _known_passwords(found.secrets)
+    """Return the Secrets that are missing, and that were there by what others say. Pure.
+
+    An older chart rendered logins and the server's certificate, but neither the passwords' Secret nor the
+    authority's: only a login that was made here is evidence of these.
+    """
+    known, logins = _known_passwords(found.secrets), [login(user) for user in wanted.users]
     names = {login(user) for user in wanted.users if _variable(user) in known}
     names |= {SECRETS[kind] for kind in wanted.signs if f"{kind}.pem" in found.public}
-    if all(login(user) in found.secrets for user in wanted.users):
-        names |= {PASSWORDS, SERVER, AUTHORITY}
+    if all(name in found.secrets for name in logins):
+        certified = [name for name in logins if "ca.crt" in found.secrets[name]]
+        names |= {PASSWORDS} if found.own.intersection(logins) else set()
+        names |= {AUTHORITY} if found.own.intersection(certified) else set()
+        names |= {SERVER} if certified else set()
     return names.intersection(wanted.names) - set(found.secrets) - set(found.unreadable)
 
 
