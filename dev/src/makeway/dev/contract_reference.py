@@ -14,57 +14,32 @@ import msgspec
 import yaml
 
 from makeway.bus import codec
-from makeway.bus.commit import CommitReply, CommitRequest, Offer
-from makeway.bus.comparison import TYPE_COMPARISON, Comparison
-from makeway.bus.component_status import ComponentStatus
-from makeway.bus.control import TYPE_CONTROL, ControlState
-from makeway.bus.decisions import TYPE_DECISION, DecisionRecord
+from makeway.bus.comparison import TYPE_COMPARISON
+from makeway.bus.control import TYPE_CONTROL
+from makeway.bus.decisions import TYPE_DECISION
 from makeway.bus.envelope import Envelope
-from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
 from makeway.bus.messages import (
     API_VERSION,
     TYPE_BEGUN,
     TYPE_ORDER,
     TYPE_OUTCOME,
-    Begun,
-    EvictionOrder,
     Message,
-    Outcome,
 )
-from makeway.bus.plan import PlanReply, PlanRequest
-from makeway.bus.repairs import RepairProposal
 from makeway.bus.streams import configs as streams
 from makeway.bus.streams import quarantine
 from makeway.bus.subjects import Subjects
 from makeway.dev import go_messages
-from makeway.dev.samples import ENVELOPES, MALFORMED, MESSAGES
+from makeway.dev.samples import ENVELOPES, GOLDEN, MALFORMED, MESSAGES
+from makeway.dev.samples import KINDS as MESSAGE_KINDS
 
-GOLDEN: Final = "bus/testdata"
 SCHEMAS: Final = "docs/reference/schemas"
 GO: Final = "plugin/wire"
 ASYNCAPI: Final = "docs/reference/asyncapi.yaml"
 
 _SCHEMA_BASE: Final = "https://makeway.dev/schemas/v1"
 
-KINDS: Final[dict[str, type[Message | Envelope]]] = {
-    "plan-request": PlanRequest,
-    "plan-reply": PlanReply,
-    "group-plan-request": GroupPlanRequest,
-    "group-plan-reply": GroupPlanReply,
-    "commit": CommitRequest,
-    "commit-reply": CommitReply,
-    "offer": Offer,
-    "order": EvictionOrder,
-    "begun": Begun,
-    "outcome": Outcome,
-    "decision": DecisionRecord,
-    "comparison": Comparison,
-    "control": ControlState,
-    "component-status": ComponentStatus,
-    "repair-proposal": RepairProposal,
-    "envelope": Envelope,
-}
-"""Every kind of message and the struct that defines it."""
+KINDS: Final[dict[str, type[Message | Envelope]]] = {**MESSAGE_KINDS, "envelope": Envelope}
+"""Every kind of message, and what those in streams are wrapped in."""
 
 NOT_IN_GO: Final = ("begun", "comparison", "repair-proposal", "offer")
 """Kinds that the scheduler neither reads nor writes."""
