@@ -22,6 +22,8 @@ OVERLAY := $(CURDIR)/build/overlay-$(KUBERNETES).json
 # What a test does after it has been skipped is never used: tests skip where a minor lacks what is tested.
 CHECKS_1.35 := -checks=inherit,-SA4006
 STATICCHECK_FLAGS := GOFLAGS="-buildvcs=false -trimpath -overlay=$(OVERLAY) $(filter -tags=%,$(MINOR_$(KUBERNETES)))"
+# Else each process of pytest compiles all tests anew: a minute of CPU in `make test`.
+unexport PYTHONDONTWRITEBYTECODE
 export UV_PYTHON_DOWNLOADS := never
 export UV_PROJECT_ENVIRONMENT := $(CURDIR)/.venv
 
@@ -44,6 +46,7 @@ SEEDS ?= 2000
 SEED ?= 1
 TRACE ?=
 ONCE_MORE ?=
+WIDE ?=
 CONSTRAINTS ?=
 SUITES ?=
 CASES ?=
@@ -224,7 +227,7 @@ sequences: setup #: What happens while pods wait for room: kube-scheduler and ma
 
 .PHONY: referee
 referee: setup #: Keep 300 requests of the integration tests, with replies and orders, for tests/referee
-	rm -rf build/streams && MAKEWAY_KEEP_STREAMS=$(CURDIR)/build/streams $(MAKE) integration
+	rm -rf build/streams && MAKEWAY_KEEP_STREAMS=$(CURDIR)/build/streams $(MAKE) integration WIDE=1
 	PYTHONPATH=tests $(BIN)/python -m referee.choose build/streams
 
 .PHONY: upstream-suites
@@ -304,8 +307,8 @@ binaries: setup #: Build the programs of control planes that the cache lacks (mi
 	$(BIN)/python -m makeway.dev.build
 
 .PHONY: integration
-integration: binaries ## Integration tests on the real control plane (built on first use)
-	$(PYTEST) -v tests/integration -m "not slow and not form" --tools=changed -n 4 --dist loadgroup --no-loadscope-reorder $(ARGS)
+integration: binaries ## Integration tests on the real control plane (built on first use; WIDE=1: also the long ones, as in .ci/run)
+	$(PYTEST) -v tests/integration -m "not slow and not form$(if $(WIDE),, and not wide)" --tools=changed -n 4 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 .PHONY: integration-forms
 integration-forms: binaries ## What planner and evictor do in each form of makeway, once more beside kube-scheduler; before a release
@@ -337,6 +340,7 @@ slow: binaries ## Slow and repeated integration tests, MAKEWAY_REPEAT rounds of 
 	$(BIN)/pytest -v tests/integration -m slow --durations=30 --durations-min=10 $(ARGS)
 
 .PHONY: test-all
+test-all: WIDE := 1
 test-all: check test-tools sbom vulnerabilities contract differential-test protocol-test chart minors race fuzz integration integration-forms slow demo-oldest upstream-suites ## All of it, what fails soonest first (hours)
 
 FUZZ_SECONDS ?= 20
@@ -346,7 +350,7 @@ FUZZ_TARGETS := FuzzDecodePlanRequest FuzzDecodePlanReply FuzzUnwrapOrder FuzzUn
 fuzz: setup #: Fuzz both decoders (FUZZ_SECONDS for each target), and 1,000 examples of each property; what is found is kept in plugin/wire/testdata/fuzz
 	cd plugin && for target in $(FUZZ_TARGETS); do go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZ_SECONDS)s -fuzzminimizetime 10x ./wire || exit 1; done
 	MAKEWAY_CORPUS_COUNT=$$((2000 * $(FUZZ_SECONDS))) MAKEWAY_CORPUS_SEED=$$RANDOM $(BIN)/pytest -q tests/contract/test_hostile_corpus.py
-	MAKEWAY_EXAMPLES=1000 $(BIN)/pytest -q -n auto --dist worksteal -m hypothesis tests/unit
+	MAKEWAY_EXAMPLES=1000 $(BIN)/pytest -q -n auto --dist worksteal -m hypothesis --timeout 1800 tests/unit
 
 .PHONY: demo
 demo: setup ## A scenario on a real control plane, with a readable outcome (SCENARIO=gang, ARGS=--keep)

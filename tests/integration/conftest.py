@@ -182,11 +182,12 @@ def form() -> str:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run tests that are marked so with the plugin, and with the nominator beside kube-scheduler.
 
-    Those of what planner and evictor do in each form run in the external one by `make integration-forms`.
+    The external form of those that go over all parts is `wide`; of what planner and evictor do in each form
+    alike it runs by `make integration-forms`.
     """
     mark = metafunc.definition.get_closest_marker("both_forms")
-    by_target = [pytest.mark.form] if mark and mark.kwargs.get("by_target") else []
-    external = [pytest.param(EXTERNAL_FORM, marks=by_target)] if mark else []
+    late = pytest.mark.form if mark and mark.kwargs.get("by_target") else pytest.mark.wide
+    external = [pytest.param(EXTERNAL_FORM, marks=late)] if mark else []
     if "race_form" in metafunc.fixturenames:
         forms = [SYNC_FORM, pytest.param(ASYNC_FORM, marks=pytest.mark.slow), *external]
         metafunc.parametrize("race_form", forms, scope="session")

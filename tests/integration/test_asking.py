@@ -186,6 +186,7 @@ async def blocked(space: Space, name: str) -> list[Answer]:
     return list(answer["pending"]["unblockedBy"])
 
 
+@pytest.mark.wide
 async def test_every_counterfactual_once_applied_unblocks_the_pod(
     cluster: RunningCluster, space: Space
 ) -> None:

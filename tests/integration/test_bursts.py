@@ -18,6 +18,8 @@ from integration.preempting import settle
 from integration.space import Space, open_space
 from integration.waiting import NotYet, until
 
+pytestmark = pytest.mark.wide
+
 NO_RATES = "apiVersion: makeway.dev/v1\nkind: Policy\n"
 """A policy that says nothing, so that caps hold what they hold by default."""
 PODS_OF_A_NODE = 4

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from integration.builders import make_node, make_pod
 from integration.charting import NAMESPACE, render
 from integration.conftest import Install
@@ -9,6 +11,8 @@ from integration.granting import denied, grants, unused
 from integration.installing import until_ended
 from integration.priority_classes import opted_in
 from integration.waiting import NotYet, until
+
+pytestmark = pytest.mark.wide
 
 RARELY_USED = {
     "makeway-nominator": {

@@ -16,6 +16,8 @@ from integration.priority_classes import Classes
 from integration.waiting import NotYet, until
 from makeway.dev.errors import DevError
 
+pytestmark = pytest.mark.wide
+
 PLANNER = "makeway-planner"
 READS = ("get", "list", "watch")
 WRITES = {

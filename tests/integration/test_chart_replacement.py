@@ -10,6 +10,8 @@ from integration.conftest import Install
 from integration.granting import denied
 from integration.installing import until_ended
 
+pytestmark = pytest.mark.wide
+
 _IMPERSONATOR = "makeway-dev-admin"
 """Who the audit log names for what was done as system:kube-scheduler."""
 

@@ -39,6 +39,8 @@ from makeway.dev.errors import DevError
 from makeway.dev.paths import CHART
 from makeway.dev.progress import SilentProgress
 
+pytestmark = pytest.mark.wide
+
 KEEPER = f"--as=system:serviceaccount:{NAMESPACE}:makeway-streams"
 OWN = "makeway-nats-viewer"
 NAME, LABEL = "of this installation alone", "managed-by: makeway"

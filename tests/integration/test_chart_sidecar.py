@@ -18,6 +18,8 @@ from integration.granting import denied
 from integration.installing import Installed, ours, until_ended
 from makeway.dev.paths import CHECKOUT
 
+pytestmark = pytest.mark.wide
+
 SIDECAR = ("bridge=plugin", "planner.placement=sidecar", "nats.placement=sidecar")
 ENFORCES = ("policy.document.mode=enforce", "scheduler.fallback=false", "scheduler.planTimeout=2s")
 """Only a plan evicts, however slow the machine is."""

@@ -18,7 +18,7 @@ from makeway.dev.options import KWOK, ClusterOptions
 from makeway.dev.progress import SilentProgress
 
 MAKEWAY = str(Path(sys.executable).parent / "makeway")
-pytestmark = pytest.mark.tools
+pytestmark = [pytest.mark.tools, pytest.mark.wide]
 
 SMALL = ("--without=planner", "--without=evictor", "--without=scheduler", "--without=nats")
 

@@ -21,6 +21,8 @@ from integration.test_preemption_loops import replica_set
 from integration.waiting import NotYet, until
 from makeway.dev.options import EXTENDED_RESOURCE, KWOK, NATS, SCHEDULER, ClusterOptions
 
+pytestmark = pytest.mark.wide
+
 SECONDS = 40
 """Less than the first pause, so that makeway tries no fourth time."""
 

@@ -277,6 +277,7 @@ async def test_while_a_part_is_away_no_pod_dies_and_afterwards_room_is_made(
     assert await space.until_bound("p", seconds=RECOVERY_SECONDS) == "n1"
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("point", [*NOMINATING, *COMMITTING, "evictor.after-delete", "planner.before-reply"])
 async def test_a_crash_in_the_midst_of_a_preemption_leaves_nothing_behind(
     cluster: RunningCluster, space: Space, point: str

@@ -280,6 +280,7 @@ def _slow_but(quick: set[str], points: tuple[str, ...]) -> list[object]:
     return [point if point in quick else pytest.param(point, marks=pytest.mark.slow) for point in points]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("point", _slow_but(QUICK, (*PLANNING_GROUPS, *SCHEDULING, *EVICTING, *REHEARSING)))
 async def test_a_gang_gets_its_room_though_a_part_is_killed(
     gang_planning_cluster: RunningCluster, space: Space, point: str

@@ -35,6 +35,8 @@ from makeway.dev.options import EVICTOR, KWOK, LIFTED_RATES, NATS, ClusterOption
 from makeway.evictor.limits.breaker import OPENS_AT
 from makeway.runtime.key_ring import KeyRing
 
+pytestmark = pytest.mark.wide
+
 POLL_SECONDS = 6
 """Within this time every part has read its keys anew."""
 IN_USE_SECONDS = 22

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 from integration.builders import make_node, make_pod
 from integration.preempting import (
     all_orders,
@@ -12,6 +14,8 @@ from integration.preempting import (
 from integration.scraping import scrape
 from integration.space import Space
 from integration.waiting import NotYet, until
+
+pytestmark = pytest.mark.wide
 
 NODES = 50
 PREEMPTORS = 100

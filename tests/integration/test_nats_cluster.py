@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import nats.errors
 import nats.js.errors
+import pytest
 
 from integration.builders import make_node
 from integration.cluster import RunningCluster
@@ -29,6 +30,8 @@ from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.bus.subjects import Subjects
 from makeway.core.k8s.objects import Pod
 from makeway.dev.site import nats_servers
+
+pytestmark = pytest.mark.wide
 
 NODES = 10
 VICTIMS = 12

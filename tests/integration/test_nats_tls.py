@@ -31,6 +31,8 @@ from makeway.dev.ports import Ports
 from makeway.dev.process_set import ProcessSet
 from makeway.dev.processes import Program
 
+pytestmark = pytest.mark.wide
+
 NO_CERTIFICATE = "it asks for a client certificate, and got none"
 OTHER_AUTHORITY = "it does not trust the authority of the client certificate"
 OTHER_NAME = "its certificate is not valid for '0.0.0.0'"

@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
 from integration.cluster import RunningCluster
@@ -14,6 +15,8 @@ from makeway.bus.comparison import Comparison
 from makeway.cli.history.command import app as history
 from makeway.cli.why.command import app as why
 from makeway.core.k8s.objects import Pod
+
+pytestmark = pytest.mark.wide
 
 _WAVES, _A_WAVE = 10, 5
 _PREEMPTIONS = _WAVES * _A_WAVE

@@ -7,6 +7,7 @@ from functools import partial
 
 import nats.errors
 import nats.js.errors
+import pytest
 
 from integration.builders import make_node
 from integration.cluster import RunningCluster
@@ -61,6 +62,7 @@ async def test_without_nats_scheduling_goes_on_and_makeway_comes_back_with_it(
     await makes_room_again(cluster)
 
 
+@pytest.mark.wide
 async def test_planners_outwait_nats_without_exiting_and_one_of_them_leads_again(
     cut_cluster: RunningCluster,
 ) -> None:
@@ -157,6 +159,7 @@ async def test_an_evictor_that_is_back_in_time_carries_the_order_out(
     await assert_only_ordered_pods_were_deleted(space, [urgent])
 
 
+@pytest.mark.wide
 async def test_an_evictor_that_is_back_too_late_expires_the_order_and_the_pod_is_tried_again(
     short_orders_cluster: RunningCluster,
 ) -> None:
@@ -214,6 +217,7 @@ async def orders_not_stored(cluster: RunningCluster) -> AsyncIterator[None]:
             await jetstream.update_stream(config)
 
 
+@pytest.mark.wide
 async def test_where_orders_cannot_be_stored_another_preempts_and_makeway_comes_back(
     cluster: RunningCluster, space: Space
 ) -> None:

@@ -74,6 +74,7 @@ async def assert_one_stays(cluster: RunningCluster, space: Space) -> None:
     assert len(await living(space)) == 1
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("point", ROUND_THE_ORDER)
 async def test_the_planner_killed(crash_cluster: RunningCluster, space: Space, point: str) -> None:
     await four_pods_at_their_max(crash_cluster, space)
@@ -96,6 +97,7 @@ async def test_the_evictor_killed(crash_cluster: RunningCluster, space: Space, h
     await assert_one_stays(crash_cluster, space)
 
 
+@pytest.mark.wide
 async def test_nats_killed(crash_cluster: RunningCluster, space: Space) -> None:
     await four_pods_at_their_max(crash_cluster, space)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
 from integration.builders import make_node
@@ -50,6 +51,7 @@ async def until_waits(cluster: RunningCluster, space: Space, reason: str) -> Que
     return await until_state(cluster, path(space), f"it waits for {reason}", waits)
 
 
+@pytest.mark.wide
 async def test_a_quota_that_the_caps_hold_up_waits_and_comes_down_wholly(
     crash_cluster: RunningCluster, space: Space
 ) -> None:

@@ -96,6 +96,7 @@ def _protected_gone(drawn: Drawn, played: Played) -> str:
     return f"protected pods are gone: {', '.join(gone)}" if gone else ""
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("count", [_FEW, _MANY])
 async def test_what_kube_scheduler_places_makeway_places_and_no_protected_pod_goes(
     makeway: RunningCluster, kube_scheduler: RunningCluster, count: int
@@ -183,6 +184,7 @@ _OUTAGES: dict[str, Callable[[RunningCluster], AbstractAsyncContextManager[None]
 }
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("count", [_FEWER, _MANY])
 @pytest.mark.parametrize("outage", _OUTAGES)
 async def test_no_protected_pod_goes_while_there_is_no_plan(

@@ -113,6 +113,7 @@ def calls(samples: Samples) -> float:
     return samples.total(f"{POSTFILTER}_count")
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "rounds", [1, pytest.param(REPEAT, marks=(pytest.mark.slow, pytest.mark.timeout(100 * REPEAT + 200)))]
 )

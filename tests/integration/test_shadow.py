@@ -115,6 +115,7 @@ async def test_without_the_shadow_such_a_pod_waits_and_others_do_not(
     assert await space.until_bound("p", seconds=60) == "n1"
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("away", ["planner", "nats", "nominator"])
 async def test_while_a_part_is_away_no_pod_dies_and_afterwards_room_is_made(
     shadow_cluster: RunningCluster, space: Space, away: str

@@ -103,6 +103,7 @@ async def start_evictor(space: Space) -> None:
         await space.cluster.start(name)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("point", "hit"),
     [
