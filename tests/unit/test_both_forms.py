@@ -86,5 +86,11 @@ def test_what_runs_in_the_external_form_by_a_target_is_left_out_of_make_test_alo
     integration = makefile.split("\nintegration:")[1].split("\n\n")[0]
 
     assert '-m "form and not slow"' in recipe
-    assert '-m "not slow and not form"' in integration
-    assert " integration-forms " in makefile.split("\ntest-all:")[1].split("\n")[0]
+    assert '-m "not slow and not form$(if $(WIDE),, and not wide)"' in integration
+    assert " integration-forms " in makefile.split("\ntest-all: check")[1].split("\n")[0]
+
+
+def test_what_is_wide_runs_before_a_change_reaches_main_and_in_test_all() -> None:
+    assert "\ntest-all: WIDE := 1\n" in (CHECKOUT / "Makefile").read_text()
+    runs = re.findall(r"make integration.*", (CHECKOUT / ".ci" / "run").read_text())
+    assert runs == ["make integration WIDE=1"] * 2
