@@ -54,8 +54,6 @@ func decodeAny(kind string, data []byte) error {
 		_, err = Unwrap(data, TypeOrder, &EvictionOrder{})
 	case "outcome-envelope":
 		_, err = Unwrap(data, TypeOutcome, &Outcome{})
-	case "decision-envelope":
-		_, err = Unwrap(data, TypeDecision, &DecisionRecord{})
 	case "control-envelope":
 		_, err = Unwrap(data, TypeControl, &ControlState{})
 	default:

@@ -39,10 +39,6 @@ func FuzzUnwrapOutcome(f *testing.F) {
 	fuzzUnwrap(f, "outcome", TypeOutcome, func() Message { return &Outcome{} })
 }
 
-func FuzzUnwrapDecision(f *testing.F) {
-	fuzzUnwrap(f, "decision", TypeDecision, func() Message { return &DecisionRecord{} })
-}
-
 func FuzzUnwrapControl(f *testing.F) {
 	fuzzUnwrap(f, "control", TypeControl, func() Message { return &ControlState{} })
 }
@@ -138,10 +134,10 @@ func TestWhatGoWouldReadOtherwiseThanPythonIsRefused(t *testing.T) {
 
 // mayBeNull are the fields that may be null in the schemas, which means that there is none, and the raw pod.
 var mayBeNull = map[string]bool{
-	"closes": true, "deletedAt": true, "diagnosis": true, "latestStart": true, "limits": true,
-	"ordersInFlight": true, "plan": true, "pod": true, "preemptor": true, "price": true, "quota": true, "refusal": true, "retryAt": true,
+	"closes": true, "deletedAt": true, "limits": true,
+	"ordersInFlight": true, "plan": true, "pod": true, "preemptor": true, "price": true, "refusal": true, "retryAt": true,
 	"rollback": true, "sameNodesAs": true, "sample": true, "unplanned": true, "until": true, "victimsPerOrder": true,
-	"order.group": true, "decision.group": true, "commit.group": true, "groupPlan": true, "storeBy": true, "void": true, "commit-reply.order": true,
+	"order.group": true, "commit.group": true, "storeBy": true, "void": true, "commit-reply.order": true,
 	"facts": true, "scheduledAt": true, "outcomesRead": true,
 }
 

@@ -6,11 +6,10 @@ import "encoding/json"
 
 // Versions of the contract.
 const (
-	APIVersion   = "makeway.dev/v1"
-	TypeOrder    = "dev.makeway.order.v1"
-	TypeOutcome  = "dev.makeway.outcome.v1"
-	TypeDecision = "dev.makeway.decision.v1"
-	TypeControl  = "dev.makeway.control.v1"
+	APIVersion  = "makeway.dev/v1"
+	TypeOrder   = "dev.makeway.order.v1"
+	TypeOutcome = "dev.makeway.outcome.v1"
+	TypeControl = "dev.makeway.control.v1"
 )
 
 // Values of ControlState.Mode.
@@ -58,7 +57,6 @@ const (
 // How long lists may be; a message with a longer one is refused.
 const (
 	MostMembers       = 5000
-	MostNominations   = 1000
 	MostMemberClasses = 16
 	MostTopologyKeys  = 4
 )
@@ -546,147 +544,6 @@ type VictimOutcome struct {
 	Attempts           int64  `json:"attempts,omitempty"`
 	GracePeriodSeconds int64  `json:"gracePeriodSeconds,omitempty"`
 	DeletedAt          *Time  `json:"deletedAt,omitempty"`
-}
-
-// DecisionRecord: One plan or refusal: what was looked at, what was chosen, by which rule, with which numbers.
-//
-// Of a refusal also SparedByRule, how many pods rules keep on the potential nodes, and Nearest, the
-// nodes that lack least. LeftToVerification names constraints that the planner did not look at, for
-// their size, so that only the scheduler's filters judge them: values of the label `constraint` of metric
-// makeway_planner_constraints_left_out_total. Recording names what the planner saw while it decided; kept
-// for a day at the most, and read by `makeway replay`. Ahead is the plan request's: without an order for
-// it, the pod has probably fitted after all. A record of kind group has Group and GroupPlan in place of
-// Preemptor, NominatedNode and Candidates.
-type DecisionRecord struct {
-	DecisionID               string            `json:"decisionId"`
-	RequestID                string            `json:"requestId"`
-	Kind                     string            `json:"kind"`
-	ClusterUID               string            `json:"clusterUid"`
-	Planner                  string            `json:"planner"`
-	At                       Time              `json:"at"`
-	Mode                     string            `json:"mode"`
-	Status                   string            `json:"status"`
-	SnapshotRevision         int64             `json:"snapshotRevision"`
-	PolicyRevision           string            `json:"policyRevision,omitempty"`
-	Preemptor                *Preemptor        `json:"preemptor,omitempty"`
-	Queue                    string            `json:"queue,omitempty"`
-	NodesTotal               int64             `json:"nodesTotal,omitempty"`
-	NodesPotential           int64             `json:"nodesPotential,omitempty"`
-	CandidatesTotal          int64             `json:"candidatesTotal,omitempty"`
-	UnmodelledTotal          int64             `json:"unmodelledTotal,omitempty"`
-	NominatedNode            string            `json:"nominatedNode,omitempty"`
-	Victims                  []Victim          `json:"victims,omitempty"`
-	PDBViolations            int64             `json:"pdbViolations,omitempty"`
-	Candidates               []RankedCandidate `json:"candidates,omitempty"`
-	Diagnosis                *Refusal          `json:"diagnosis,omitempty"`
-	SparedByRule             map[string]int64  `json:"sparedByRule,omitempty"`
-	Nearest                  []NearNode        `json:"nearest,omitempty"`
-	PlanDurationMicroseconds int64             `json:"planDurationMicroseconds,omitempty"`
-	Recording                string            `json:"recording,omitempty"`
-	Ahead                    bool              `json:"ahead,omitempty"`
-	Quota                    *QuotaDecision    `json:"quota,omitempty"`
-	LeftToVerification       []string          `json:"leftToVerification,omitempty"`
-	Group                    *OrderedGroup     `json:"group,omitempty"`
-	GroupPlan                *GroupDecision    `json:"groupPlan,omitempty"`
-}
-
-// GroupDecision: What was decided for a group: who goes where, and what it costs by the terms of Objective, in order.
-//
-// Members: how many wait for a node. Priced: where there are topology constraints, the domains that were
-// looked at, the best first. Of a refusal: Placeable, for NotEnoughRoom how many members would have room
-// at the most, else for how many places were found; and Missing, what the nearest domain lacks for the
-// others even without all removable pods, by resource; empty where there is enough in all, but not where
-// members would fit.
-type GroupDecision struct {
-	Members    int64             `json:"members"`
-	Objective  []string          `json:"objective,omitempty"`
-	Placements []MemberPlacement `json:"placements,omitempty"`
-	Awaited    []Awaited         `json:"awaited,omitempty"`
-	Domains    []TopologyDomain  `json:"domains,omitempty"`
-	Price      *GroupPrice       `json:"price,omitempty"`
-	Priced     []PricedDomain    `json:"priced,omitempty"`
-	Placeable  int64             `json:"placeable,omitempty"`
-	Missing    map[string]int64  `json:"missing,omitempty"`
-}
-
-// NearNode: A node of a refusal that removing pods almost helps.
-//
-// Missing: what it lacks even without all removable pods, by resource. Spared: the least important few
-// of the pods that rules keep there; SparedTotal counts them all.
-type NearNode struct {
-	Node        string           `json:"node"`
-	Missing     map[string]int64 `json:"missing,omitempty"`
-	Spared      []Spared         `json:"spared,omitempty"`
-	SparedTotal int64            `json:"sparedTotal,omitempty"`
-}
-
-// Obstacle: What kept pods from being evicted: a constant in kebab-case, and a sentence with the numbers.
-type Obstacle struct {
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
-}
-
-// PricedDomain: A topology domain that a plan for a group was made in.
-//
-// Placeable: how many members had room there at the most, as far as was looked for. Price: of the plan
-// there; absent where there is none, or nothing has to go.
-type PricedDomain struct {
-	Domains   []TopologyDomain `json:"domains"`
-	Placeable int64            `json:"placeable,omitempty"`
-	Price     *GroupPrice      `json:"price,omitempty"`
-}
-
-// QueueShare: How much of a quota's need a leaf below the queue was to give, by resource.
-type QueueShare struct {
-	Queue   string           `json:"queue"`
-	Amounts map[string]int64 `json:"amounts,omitempty"`
-}
-
-// QuotaDecision: What enforcing a lowered quota comes to. Amounts by resource: milli-CPU, bytes, units.
-//
-// Usage: without the pods that were leaving already. Need: by how much it is above Max. Shares:
-// what the leaves were to give of it. Freed: what the victims give. Short: what is left of the need.
-type QuotaDecision struct {
-	Result  string           `json:"result"`
-	Usage   map[string]int64 `json:"usage,omitempty"`
-	Max     map[string]int64 `json:"max,omitempty"`
-	Need    map[string]int64 `json:"need,omitempty"`
-	Shares  []QueueShare     `json:"shares,omitempty"`
-	Freed   map[string]int64 `json:"freed,omitempty"`
-	Short   map[string]int64 `json:"short,omitempty"`
-	Blocked []Obstacle       `json:"blocked,omitempty"`
-}
-
-// RankedCandidate: A candidate in a decision record, with the numbers that ranked it.
-//
-// DecidedBy names the first rule on which it beats the next one. Spared, only for the best few: the
-// least important of the pods that rules keep there; SparedTotal counts them all. LostWorkSeconds:
-// what the victims lose, in seconds of a pod of the preemptor's size, where the policy ranks by it.
-type RankedCandidate struct {
-	Node            string    `json:"node"`
-	Victims         []Victim  `json:"victims,omitempty"`
-	Awaited         []Awaited `json:"awaited,omitempty"`
-	PDBViolations   int64     `json:"pdbViolations,omitempty"`
-	HighestPriority int64     `json:"highestPriority,omitempty"`
-	PrioritySum     int64     `json:"prioritySum,omitempty"`
-	LatestStart     *Time     `json:"latestStart,omitempty"`
-	DecidedBy       string    `json:"decidedBy,omitempty"`
-	Spared          []Spared  `json:"spared,omitempty"`
-	SparedTotal     int64     `json:"sparedTotal,omitempty"`
-	LostWorkSeconds int64     `json:"lostWorkSeconds,omitempty"`
-}
-
-// Spared: A pod of lower priority that a rule keeps from being a victim: which rule, with which numbers.
-//
-// Until: the last moment for which the rule says so, where time alone ends it.
-type Spared struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	UID       string `json:"uid"`
-	Priority  int32  `json:"priority"`
-	Rule      string `json:"rule"`
-	Detail    string `json:"detail"`
-	Until     *Time  `json:"until,omitempty"`
 }
 
 // ControlState: What the leading planner tells plugin and evictor: how far to go, and within which limits.

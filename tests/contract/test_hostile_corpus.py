@@ -228,7 +228,7 @@ def test_any_damage_is_a_message_or_malformed_within_bounded_time() -> None:
 
 @needs_go
 def test_go_and_python_agree_on_what_is_a_message(tmp_path: Path) -> None:
-    cases = corpus()
+    cases = [case for case in corpus() if case[0] != "decision-envelope"]  # the scheduler reads none
     file = tmp_path / "corpus"
     file.write_text("".join(f"{kind} {data.hex()}\n" for kind, data in cases))
 

@@ -41,14 +41,13 @@ _SCHEMA_BASE: Final = "https://makeway.dev/schemas/v1"
 KINDS: Final[dict[str, type[Message | Envelope]]] = {**MESSAGE_KINDS, "envelope": Envelope}
 """Every kind of message, and what those in streams are wrapped in."""
 
-NOT_IN_GO: Final = ("begun", "comparison", "repair-proposal", "offer")
+NOT_IN_GO: Final = ("begun", "comparison", "decision", "repair-proposal", "offer")
 """Kinds that the scheduler neither reads nor writes."""
 
 GO_CONSTANTS: Final = {
     "APIVersion": API_VERSION,
     "TypeOrder": TYPE_ORDER,
     "TypeOutcome": TYPE_OUTCOME,
-    "TypeDecision": TYPE_DECISION,
     "TypeControl": TYPE_CONTROL,
 }
 """What Go takes of the contract besides the schemas: the version of bare JSON and the types of events."""

@@ -36,7 +36,6 @@ ENUMERATIONS: Final = {
 
 BOUNDS: Final = {
     "MostMembers": ("EvictionOrder", "members"),
-    "MostNominations": ("EvictionOrder", "nominationsToClear"),
     "MostMemberClasses": ("GroupPlanRequest", "classes"),
     "MostTopologyKeys": ("GroupPlanRequest", "topology"),
 }
