@@ -1,4 +1,4 @@
-// Package wire holds the messages of the bus as Go structs. The structs and their checks are generated from the JSON
+// Package wire holds the messages of the bus as Go structs. The structs are generated with what is checked of them from the JSON
 // Schemas of the Python structs in bus/src/makeway/bus, which are the source of the contract; the golden files in
 // bus/testdata hold both sides to it, byte for byte. It imports nothing of Kubernetes but its JSON decoder, so that it
 // can be fuzzed.
@@ -87,8 +87,8 @@ func Encode(message any) ([]byte, error) {
 
 // Decode reads one message within the bounds. Fields that it does not know are ignored, also those whose name
 // differs in case alone; a field that is there twice is refused, and so is what a check of the contract finds. into is
-// empty. Where the Python side differs: docs/consumers.md.
-func Decode(data []byte, into Message) error {
+// a pointer to an empty struct of this package. Where the Python side differs: docs/consumers.md.
+func Decode(data []byte, into any) error {
 	if err := checkBounds(data); err != nil {
 		return err
 	}
@@ -105,17 +105,14 @@ func Decode(data []byte, into Message) error {
 	if err = errors.Join(append(strict, err)...); err != nil {
 		return malformed(ReasonInvalid, "%v", err)
 	}
-	if problem := into.problem(); problem != "" {
+	if problem := none.problem(reflect.ValueOf(into).Elem()); problem != "" {
 		return malformed(ReasonInvalid, "$%s", problem)
 	}
 	return nil
 }
 
 // DecodeVersioned reads a question or an answer and refuses another major version.
-func DecodeVersioned[M any, P interface {
-	*M
-	Message
-}](data []byte) (*M, error) {
+func DecodeVersioned[M any](data []byte) (*M, error) {
 	if err := checkBounds(data); err != nil {
 		return nil, err
 	}
@@ -123,7 +120,7 @@ func DecodeVersioned[M any, P interface {
 		return nil, err
 	}
 	message := new(M)
-	if err := Decode(data, P(message)); err != nil {
+	if err := Decode(data, message); err != nil {
 		return nil, err
 	}
 	return message, nil
@@ -148,7 +145,7 @@ func Source(component, identity string) string { return "makeway/" + component +
 
 // Unwrap reads an envelope of eventType and the message in it. Another major version of the type, of
 // CloudEvents too, is refused with ReasonUnknownVersion, any other type with ReasonUnknownType.
-func Unwrap(data []byte, eventType string, into Message) (*Envelope, error) {
+func Unwrap(data []byte, eventType string, into any) (*Envelope, error) {
 	envelope := &Envelope{}
 	if err := Decode(data, envelope); err != nil {
 		return nil, err

@@ -32,18 +32,18 @@ func FuzzDecodeGroupPlanReply(f *testing.F) {
 }
 
 func FuzzUnwrapOrder(f *testing.F) {
-	fuzzUnwrap(f, "order", TypeOrder, func() Message { return &EvictionOrder{} })
+	fuzzUnwrap(f, "order", TypeOrder, func() any { return &EvictionOrder{} })
 }
 
 func FuzzUnwrapOutcome(f *testing.F) {
-	fuzzUnwrap(f, "outcome", TypeOutcome, func() Message { return &Outcome{} })
+	fuzzUnwrap(f, "outcome", TypeOutcome, func() any { return &Outcome{} })
 }
 
 func FuzzUnwrapControl(f *testing.F) {
-	fuzzUnwrap(f, "control", TypeControl, func() Message { return &ControlState{} })
+	fuzzUnwrap(f, "control", TypeControl, func() any { return &ControlState{} })
 }
 
-func fuzzUnwrap(f *testing.F, kind, eventType string, empty func() Message) {
+func fuzzUnwrap(f *testing.F, kind, eventType string, empty func() any) {
 	fuzz(f, kind+"-envelope", func(data []byte) (any, error) {
 		message := empty()
 		envelope, err := Unwrap(data, eventType, message)

@@ -12,20 +12,20 @@ import (
 const testdata = "../testdata"
 
 // kinds gives a new struct for each kind of golden file, the part of its name before the first dot.
-var kinds = map[string]func() Message{
-	"plan-request": func() Message { return &PlanRequest{} },
-	"plan-reply":   func() Message { return &PlanReply{} },
-	"order":        func() Message { return &EvictionOrder{} },
-	"outcome":      func() Message { return &Outcome{} },
-	"control":      func() Message { return &ControlState{} },
+var kinds = map[string]func() any{
+	"plan-request": func() any { return &PlanRequest{} },
+	"plan-reply":   func() any { return &PlanReply{} },
+	"order":        func() any { return &EvictionOrder{} },
+	"outcome":      func() any { return &Outcome{} },
+	"control":      func() any { return &ControlState{} },
 
-	"commit":       func() Message { return &CommitRequest{} },
-	"commit-reply": func() Message { return &CommitReply{} },
+	"commit":       func() any { return &CommitRequest{} },
+	"commit-reply": func() any { return &CommitReply{} },
 
-	"group-plan-request": func() Message { return &GroupPlanRequest{} },
-	"group-plan-reply":   func() Message { return &GroupPlanReply{} },
+	"group-plan-request": func() any { return &GroupPlanRequest{} },
+	"group-plan-reply":   func() any { return &GroupPlanReply{} },
 
-	"component-status": func() Message { return &ComponentStatus{} },
+	"component-status": func() any { return &ComponentStatus{} },
 }
 
 // notSpoken are kinds of golden files that the scheduler neither writes nor reads.

@@ -74,14 +74,14 @@ const (
 // IgnoreColumns: judge no node by its columns; every node of Nodes with a removable pod comes back as
 // `unmodelled`.
 type PlanRequest struct {
-	APIVersion          string           `json:"apiVersion"`
-	RequestID           string           `json:"requestId"`
-	ClusterUID          string           `json:"clusterUid"`
-	Mode                string           `json:"mode"`
+	APIVersion          string           `json:"apiVersion" check:"required"`
+	RequestID           string           `json:"requestId" check:"required"`
+	ClusterUID          string           `json:"clusterUid" check:"required"`
+	Mode                string           `json:"mode" check:"required,oneOf=enforce|observe|off"`
 	TimeoutMilliseconds int64            `json:"timeoutMilliseconds"`
 	MaxCandidates       int64            `json:"maxCandidates"`
 	Profile             Profile          `json:"profile"`
-	Pod                 json.RawMessage  `json:"pod"`
+	Pod                 json.RawMessage  `json:"pod" check:"required"`
 	Nodes               NodeSelection    `json:"nodes"`
 	Nominations         []Placement      `json:"nominations,omitempty"`
 	Assumed             []Placement      `json:"assumed,omitempty"`
@@ -99,15 +99,15 @@ type NodeSelection struct {
 
 // Placement: A pod on a node as the scheduler's memory has it: nominated there, or assumed and not yet bound.
 type Placement struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	UID       string `json:"uid"`
-	Node      string `json:"node"`
+	Namespace string `json:"namespace" check:"required"`
+	Name      string `json:"name" check:"required"`
+	UID       string `json:"uid" check:"required"`
+	Node      string `json:"node" check:"required"`
 }
 
 // Profile: The scheduler profile's filter plugins, in order, and what arguments they were given (raw JSON).
 type Profile struct {
-	Name       string                     `json:"name"`
+	Name       string                     `json:"name" check:"required"`
 	Filters    []string                   `json:"filters,omitempty"`
 	FilterArgs map[string]json.RawMessage `json:"filterArgs,omitempty"`
 }
@@ -116,8 +116,8 @@ type Profile struct {
 //
 // A stream that is made anew counts from 1 again, so only positions of one Created can be compared.
 type StreamPosition struct {
-	Created  string `json:"created"`
-	Sequence int64  `json:"sequence"`
+	Created  string `json:"created" check:"required"`
+	Sequence int64  `json:"sequence" check:"least=0"`
 }
 
 // PlanReply: The planner's answer.
@@ -129,10 +129,10 @@ type StreamPosition struct {
 // there, so that the scheduler's own filters can be asked whether the refusal is right. Offer: what a
 // commit may name, in mode enforce; see `makeway.bus.commit`.
 type PlanReply struct {
-	APIVersion       string      `json:"apiVersion"`
-	RequestID        string      `json:"requestId"`
-	Planner          string      `json:"planner"`
-	Status           string      `json:"status"`
+	APIVersion       string      `json:"apiVersion" check:"required"`
+	RequestID        string      `json:"requestId" check:"required"`
+	Planner          string      `json:"planner" check:"required"`
+	Status           string      `json:"status" check:"required,oneOf=candidates|notSynced|refused"`
 	SnapshotRevision int64       `json:"snapshotRevision,omitempty"`
 	PolicyRevision   string      `json:"policyRevision,omitempty"`
 	DecisionID       string      `json:"decisionId,omitempty"`
@@ -149,8 +149,8 @@ type PlanReply struct {
 // OrderID: of the live order that removes it. One that is terminating has none, but its Namespace and
 // Name, and Until, from when on it is no longer expected to leave.
 type Awaited struct {
-	UID       string `json:"uid"`
-	OrderID   string `json:"orderId,omitempty"`
+	UID       string `json:"uid" check:"required"`
+	OrderID   string `json:"orderId,omitempty" check:"token"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
 	Until     *Time  `json:"until,omitempty"`
@@ -162,7 +162,7 @@ type Awaited struct {
 // back: PDB-violating first, then the more important first. Awaited are already leaving.
 // MaxVictims: whatever verification finds, no more than so many are evicted; 0: no limit.
 type Candidate struct {
-	Node          string      `json:"node"`
+	Node          string      `json:"node" check:"required"`
 	Removable     []Removable `json:"removable,omitempty"`
 	Awaited       []Awaited   `json:"awaited,omitempty"`
 	PDBViolations int64       `json:"pdbViolations,omitempty"`
@@ -171,8 +171,8 @@ type Candidate struct {
 
 // Dependency: An object that a refusal depends on: when it changes, trying again may help.
 type Dependency struct {
-	Kind      string `json:"kind"`
-	Name      string `json:"name"`
+	Kind      string `json:"kind" check:"required"`
+	Name      string `json:"name" check:"required"`
 	Namespace string `json:"namespace,omitempty"`
 }
 
@@ -182,8 +182,8 @@ type Dependency struct {
 // counts nodes by what stood in the way. RetryAt is the earliest time at which time alone
 // changes the answer.
 type Refusal struct {
-	Reason      string           `json:"reason"`
-	Message     string           `json:"message"`
+	Reason      string           `json:"reason" check:"required"`
+	Message     string           `json:"message" check:"required"`
 	NodeReasons map[string]int64 `json:"nodeReasons,omitempty"`
 	RetryAt     *Time            `json:"retryAt,omitempty"`
 	DependsOn   []Dependency     `json:"dependsOn,omitempty"`
@@ -195,8 +195,8 @@ type Refusal struct {
 // where it runs, if that is another node than the candidate's. LostWork: what its eviction loses, in
 // thousandths of seconds of a pod of the preemptor's size, where the policy ranks by that.
 type Removable struct {
-	UID          string `json:"uid"`
-	Rule         string `json:"rule"`
+	UID          string `json:"uid" check:"required"`
+	Rule         string `json:"rule" check:"required"`
 	Victim       bool   `json:"victim,omitempty"`
 	PDBViolating bool   `json:"pdbViolating,omitempty"`
 	Unit         string `json:"unit,omitempty"`
@@ -211,16 +211,16 @@ type Removable struct {
 // same value. Placed: members that are bound or assumed. Nominations are without those of the members,
 // which this plan replaces. All else is as in a plan request for a pod.
 type GroupPlanRequest struct {
-	APIVersion          string           `json:"apiVersion"`
-	RequestID           string           `json:"requestId"`
-	ClusterUID          string           `json:"clusterUid"`
-	Mode                string           `json:"mode"`
+	APIVersion          string           `json:"apiVersion" check:"required"`
+	RequestID           string           `json:"requestId" check:"required"`
+	ClusterUID          string           `json:"clusterUid" check:"required"`
+	Mode                string           `json:"mode" check:"required,oneOf=enforce|observe|off"`
 	TimeoutMilliseconds int64            `json:"timeoutMilliseconds"`
 	Profile             Profile          `json:"profile"`
 	Group               GroupPreemptor   `json:"group"`
-	Classes             []MemberClass    `json:"classes"`
-	MustPlace           int64            `json:"mustPlace"`
-	Topology            []string         `json:"topology,omitempty"`
+	Classes             []MemberClass    `json:"classes" check:"required,longest=16"`
+	MustPlace           int64            `json:"mustPlace" check:"least=0,most=5000"`
+	Topology            []string         `json:"topology,omitempty" check:"longest=4"`
 	Placed              []Placement      `json:"placed,omitempty"`
 	Nominations         []Placement      `json:"nominations,omitempty"`
 	Assumed             []Placement      `json:"assumed,omitempty"`
@@ -230,9 +230,9 @@ type GroupPlanRequest struct {
 
 // GroupPreemptor: The PodGroup that room is made for, with the priority that kube-scheduler takes for all its members.
 type GroupPreemptor struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	UID       string `json:"uid"`
+	Namespace string `json:"namespace" check:"required"`
+	Name      string `json:"name" check:"required"`
+	UID       string `json:"uid" check:"required,token"`
 	Priority  int32  `json:"priority"`
 }
 
@@ -242,10 +242,10 @@ type GroupPreemptor struct {
 // those that removing pods may help. SameNodesAs: they are those of the class at this place in the
 // request, one before it that names its own, and Nodes is empty.
 type MemberClass struct {
-	Pod         json.RawMessage `json:"pod"`
-	Count       int64           `json:"count"`
+	Pod         json.RawMessage `json:"pod" check:"required"`
+	Count       int64           `json:"count" check:"least=0,most=5000"`
 	Nodes       NodeSelection   `json:"nodes"`
-	SameNodesAs *int64          `json:"sameNodesAs,omitempty"`
+	SameNodesAs *int64          `json:"sameNodesAs,omitempty" check:"least=0,most=15"`
 }
 
 // GroupPlanReply: The planner's answer about a group.
@@ -254,10 +254,10 @@ type MemberClass struct {
 // constraints need none. LeftToVerification names constraints that only the scheduler's filters look at.
 // Offer as of the reply about a pod.
 type GroupPlanReply struct {
-	APIVersion         string     `json:"apiVersion"`
-	RequestID          string     `json:"requestId"`
-	Planner            string     `json:"planner"`
-	Status             string     `json:"status"`
+	APIVersion         string     `json:"apiVersion" check:"required"`
+	RequestID          string     `json:"requestId" check:"required"`
+	Planner            string     `json:"planner" check:"required"`
+	Status             string     `json:"status" check:"required,oneOf=candidates|notSynced|refused"`
 	SnapshotRevision   int64      `json:"snapshotRevision,omitempty"`
 	PolicyRevision     string     `json:"policyRevision,omitempty"`
 	DecisionID         string     `json:"decisionId,omitempty"`
@@ -269,8 +269,8 @@ type GroupPlanReply struct {
 
 // ClosedDomain: The nodes with a label's value, of which a pod keeps members of a group away by a rule.
 type ClosedDomain struct {
-	Rule  string `json:"rule"`
-	Key   string `json:"key"`
+	Rule  string `json:"rule" check:"required,oneOf=existingPodAntiAffinity|podAntiAffinity"`
+	Key   string `json:"key" check:"required"`
 	Value string `json:"value,omitempty"`
 }
 
@@ -308,9 +308,9 @@ type GroupPrice struct {
 //
 // Unit: it goes with that group whole. Closes: as of a victim of an order.
 type GroupVictim struct {
-	UID          string        `json:"uid"`
-	Node         string        `json:"node"`
-	Rule         string        `json:"rule"`
+	UID          string        `json:"uid" check:"required"`
+	Node         string        `json:"node" check:"required"`
+	Rule         string        `json:"rule" check:"required"`
 	PDBViolating bool          `json:"pdbViolating,omitempty"`
 	Unit         string        `json:"unit,omitempty"`
 	Closes       *ClosedDomain `json:"closes,omitempty"`
@@ -318,14 +318,14 @@ type GroupVictim struct {
 
 // MemberPlacement: How many members of a class, by its place in the request's `classes`, go to a node.
 type MemberPlacement struct {
-	MemberClass int64  `json:"memberClass"`
-	Node        string `json:"node"`
-	Count       int64  `json:"count"`
+	MemberClass int64  `json:"memberClass" check:"least=0"`
+	Node        string `json:"node" check:"required"`
+	Count       int64  `json:"count" check:"least=0"`
 }
 
 // TopologyDomain: The nodes that have a label's value.
 type TopologyDomain struct {
-	Key   string `json:"key"`
+	Key   string `json:"key" check:"required"`
 	Value string `json:"value,omitempty"`
 }
 
@@ -339,20 +339,20 @@ type TopologyDomain struct {
 // wait in Permit or PreBind. Fence: the bridge's own. After StoreBy nothing is stored. LastsSeconds:
 // how long after the order was written its effects may begin; 0 for a minute.
 type CommitRequest struct {
-	APIVersion   string        `json:"apiVersion"`
-	OrderID      string        `json:"orderId"`
-	ClusterUID   string        `json:"clusterUid"`
-	Bridge       string        `json:"bridge"`
+	APIVersion   string        `json:"apiVersion" check:"required"`
+	OrderID      string        `json:"orderId" check:"required,token"`
+	ClusterUID   string        `json:"clusterUid" check:"required"`
+	Bridge       string        `json:"bridge" check:"required"`
 	Fence        Fence         `json:"fence"`
-	Offer        string        `json:"offer"`
-	Placements   []OrderMember `json:"placements"`
-	StoreBy      Time          `json:"storeBy"`
+	Offer        string        `json:"offer" check:"required"`
+	Placements   []OrderMember `json:"placements" check:"required,longest=5000"`
+	StoreBy      Time          `json:"storeBy" check:"required"`
 	Group        *OrderedGroup `json:"group,omitempty"`
-	After        int64         `json:"after,omitempty"`
-	Victims      []string      `json:"victims,omitempty"`
-	Awaited      []Awaited     `json:"awaited,omitempty"`
-	InMemory     []string      `json:"inMemory,omitempty"`
-	LastsSeconds int64         `json:"lastsSeconds,omitempty"`
+	After        int64         `json:"after,omitempty" check:"least=0"`
+	Victims      []string      `json:"victims,omitempty" check:"longest=4000"`
+	Awaited      []Awaited     `json:"awaited,omitempty" check:"longest=4000"`
+	InMemory     []string      `json:"inMemory,omitempty" check:"longest=4000"`
+	LastsSeconds int64         `json:"lastsSeconds,omitempty" check:"least=0"`
 }
 
 // Fence: Who may write orders: Epoch must not be below what the named object holds now.
@@ -360,18 +360,18 @@ type CommitRequest struct {
 // Kind "lease": `leaseTransitions` of the Lease; Kind "kv": a counter in a NATS key-value
 // bucket, where there is no leader election.
 type Fence struct {
-	Kind      string `json:"kind"`
-	Name      string `json:"name"`
+	Kind      string `json:"kind" check:"required,oneOf=kv|lease"`
+	Name      string `json:"name" check:"required"`
 	Epoch     int64  `json:"epoch"`
 	Namespace string `json:"namespace,omitempty"`
 }
 
 // OrderMember: A member of the group with the node that it is nominated to. NodeUID: of that node, where known.
 type OrderMember struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	UID       string `json:"uid"`
-	Node      string `json:"node"`
+	Namespace string `json:"namespace" check:"required"`
+	Name      string `json:"name" check:"required"`
+	UID       string `json:"uid" check:"required"`
+	Node      string `json:"node" check:"required"`
 	NodeUID   string `json:"nodeUid,omitempty"`
 }
 
@@ -380,23 +380,23 @@ type OrderMember struct {
 // Priority: that of its members for kube-scheduler. MinCount: its gang's; 0 where it is none.
 // MustPlace: of the order's `members` at least so many must still wait for their nodes.
 type OrderedGroup struct {
-	Namespace     string `json:"namespace"`
-	Name          string `json:"name"`
-	UID           string `json:"uid"`
+	Namespace     string `json:"namespace" check:"required"`
+	Name          string `json:"name" check:"required"`
+	UID           string `json:"uid" check:"required,token"`
 	Priority      int32  `json:"priority"`
-	SchedulerName string `json:"schedulerName"`
-	MustPlace     int64  `json:"mustPlace"`
-	MinCount      int64  `json:"minCount,omitempty"`
+	SchedulerName string `json:"schedulerName" check:"required"`
+	MustPlace     int64  `json:"mustPlace" check:"least=0,most=5000"`
+	MinCount      int64  `json:"minCount,omitempty" check:"least=0,most=5000"`
 }
 
 // CommitReply: What became of a commit.
 //
 // `stored`: Order is in its stream. Void: there is no order of this id and never will be, and why.
 type CommitReply struct {
-	APIVersion string         `json:"apiVersion"`
-	OrderID    string         `json:"orderId"`
-	Planner    string         `json:"planner"`
-	Status     string         `json:"status"`
+	APIVersion string         `json:"apiVersion" check:"required"`
+	OrderID    string         `json:"orderId" check:"required"`
+	Planner    string         `json:"planner" check:"required"`
+	Status     string         `json:"status" check:"required,oneOf=stored|void"`
 	Order      *EvictionOrder `json:"order,omitempty"`
 	Void       *Void          `json:"void,omitempty"`
 }
@@ -411,13 +411,13 @@ type CommitReply struct {
 // there is no order of this id. It is stored in the order's place, so that there never is one; it has no
 // victims, no evictor does anything for it, and it has no outcome.
 type EvictionOrder struct {
-	OrderID            string              `json:"orderId"`
-	Kind               string              `json:"kind"`
-	ClusterUID         string              `json:"clusterUid"`
+	OrderID            string              `json:"orderId" check:"required,token"`
+	Kind               string              `json:"kind" check:"required,oneOf=group|pod|quota"`
+	ClusterUID         string              `json:"clusterUid" check:"required"`
 	Fence              Fence               `json:"fence"`
-	Writer             string              `json:"writer"`
-	CreatedAt          Time                `json:"createdAt"`
-	NotAfter           Time                `json:"notAfter"`
+	Writer             string              `json:"writer" check:"required"`
+	CreatedAt          Time                `json:"createdAt" check:"required"`
+	NotAfter           Time                `json:"notAfter" check:"required"`
 	Preemptor          *Preemptor          `json:"preemptor,omitempty"`
 	Queue              string              `json:"queue,omitempty"`
 	Node               string              `json:"node,omitempty"`
@@ -425,29 +425,29 @@ type EvictionOrder struct {
 	DecisionID         string              `json:"decisionId,omitempty"`
 	Victims            []Victim            `json:"victims,omitempty"`
 	Awaited            []Awaited           `json:"awaited,omitempty"`
-	NominationsToClear []NominationToClear `json:"nominationsToClear,omitempty"`
+	NominationsToClear []NominationToClear `json:"nominationsToClear,omitempty" check:"longest=1000"`
 	PDBViolations      int64               `json:"pdbViolations,omitempty"`
 	Group              *OrderedGroup       `json:"group,omitempty"`
-	Members            []OrderMember       `json:"members,omitempty"`
+	Members            []OrderMember       `json:"members,omitempty" check:"longest=5000"`
 	StoreBy            *Time               `json:"storeBy,omitempty"`
 	Void               *Void               `json:"void,omitempty"`
 }
 
 // NominationToClear: A pod of lower priority whose nomination an order clears; Node: to which, if not to the order's.
 type NominationToClear struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	UID       string `json:"uid"`
+	Namespace string `json:"namespace" check:"required"`
+	Name      string `json:"name" check:"required"`
+	UID       string `json:"uid" check:"required"`
 	Node      string `json:"node,omitempty"`
 }
 
 // Preemptor: The pod that room is made for.
 type Preemptor struct {
-	Namespace     string `json:"namespace"`
-	Name          string `json:"name"`
-	UID           string `json:"uid"`
+	Namespace     string `json:"namespace" check:"required"`
+	Name          string `json:"name" check:"required"`
+	UID           string `json:"uid" check:"required,token"`
 	Priority      int32  `json:"priority"`
-	SchedulerName string `json:"schedulerName"`
+	SchedulerName string `json:"schedulerName" check:"required"`
 }
 
 // Victim: A pod chosen for eviction, with the rule that made it removable.
@@ -459,13 +459,13 @@ type Preemptor struct {
 // Facts: an evictor that judges by them as the writer did marks the pod as its first read of it; without
 // them it reads the pod first.
 type Victim struct {
-	Namespace          string        `json:"namespace"`
-	Name               string        `json:"name"`
-	UID                string        `json:"uid"`
-	Node               string        `json:"node"`
+	Namespace          string        `json:"namespace" check:"required"`
+	Name               string        `json:"name" check:"required"`
+	UID                string        `json:"uid" check:"required"`
+	Node               string        `json:"node" check:"required"`
 	Priority           int32         `json:"priority"`
 	GracePeriodSeconds int64         `json:"gracePeriodSeconds"`
-	Rule               string        `json:"rule"`
+	Rule               string        `json:"rule" check:"required"`
 	PDBViolating       bool          `json:"pdbViolating,omitempty"`
 	Assumed            bool          `json:"assumed,omitempty"`
 	Detail             string        `json:"detail,omitempty"`
@@ -479,7 +479,7 @@ type Victim struct {
 // ResourceVersion: of the pod that it judged. PriorityClass: its PriorityClass. ScheduledAt: since
 // when it has been scheduled. NeverEvict: it carries that annotation.
 type VictimFacts struct {
-	ResourceVersion string `json:"resourceVersion"`
+	ResourceVersion string `json:"resourceVersion" check:"required"`
 	PriorityClass   string `json:"priorityClass,omitempty"`
 	ScheduledAt     *Time  `json:"scheduledAt,omitempty"`
 	NeverEvict      bool   `json:"neverEvict,omitempty"`
@@ -487,8 +487,8 @@ type VictimFacts struct {
 
 // Void: Why no order is stored under an id: a constant, and a sentence with the numbers.
 type Void struct {
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
+	Reason  string `json:"reason" check:"required"`
+	Message string `json:"message" check:"required"`
 }
 
 // Outcome: The one end of an order, written last.
@@ -499,21 +499,21 @@ type Void struct {
 // PodGroup, whose outcomes have no Node. RetryAt, Room: where a cap on evictions is the reason, when
 // the next victim may go if none go meanwhile, and about how many of this order may then.
 type Outcome struct {
-	OrderID            string          `json:"orderId"`
-	Kind               string          `json:"kind"`
-	ClusterUID         string          `json:"clusterUid"`
+	OrderID            string          `json:"orderId" check:"required,token"`
+	Kind               string          `json:"kind" check:"required,oneOf=group|pod|quota"`
+	ClusterUID         string          `json:"clusterUid" check:"required"`
 	Epoch              int64           `json:"epoch"`
-	Result             string          `json:"result"`
-	Evictor            string          `json:"evictor"`
-	StartedAt          Time            `json:"startedAt"`
-	FinishedAt         Time            `json:"finishedAt"`
+	Result             string          `json:"result" check:"required,oneOf=cancelled|expired|failed|refused|succeeded"`
+	Evictor            string          `json:"evictor" check:"required"`
+	StartedAt          Time            `json:"startedAt" check:"required"`
+	FinishedAt         Time            `json:"finishedAt" check:"required"`
 	PreemptorUID       string          `json:"preemptorUid,omitempty"`
 	Node               string          `json:"node,omitempty"`
 	Queue              string          `json:"queue,omitempty"`
 	Reason             string          `json:"reason,omitempty"`
 	Message            string          `json:"message,omitempty"`
 	RetryAt            *Time           `json:"retryAt,omitempty"`
-	Room               int64           `json:"room,omitempty"`
+	Room               int64           `json:"room,omitempty" check:"least=0"`
 	Deliveries         int64           `json:"deliveries,omitempty"`
 	Victims            []VictimOutcome `json:"victims,omitempty"`
 	NominationsCleared []string        `json:"nominationsCleared,omitempty"`
@@ -535,10 +535,10 @@ type Rollback struct {
 // `spared`: the re-check protected it. `failed`: the API server refused for good, or too long.
 // `notAttempted`: an earlier failure stopped the order before it.
 type VictimOutcome struct {
-	Namespace          string `json:"namespace"`
-	Name               string `json:"name"`
-	UID                string `json:"uid"`
-	Result             string `json:"result"`
+	Namespace          string `json:"namespace" check:"required"`
+	Name               string `json:"name" check:"required"`
+	UID                string `json:"uid" check:"required"`
+	Result             string `json:"result" check:"required,oneOf=deleted|failed|gone|notAttempted|spared|terminating"`
 	Reason             string `json:"reason,omitempty"`
 	Message            string `json:"message,omitempty"`
 	Attempts           int64  `json:"attempts,omitempty"`
@@ -562,20 +562,20 @@ type VictimOutcome struct {
 // `makeway-tolerations` as the planner has read it; empty where it is not there.
 type ControlState struct {
 	Revision             int64             `json:"revision"`
-	Mode                 string            `json:"mode"`
-	ClusterUID           string            `json:"clusterUid"`
+	Mode                 string            `json:"mode" check:"required,oneOf=enforce|observe|off"`
+	ClusterUID           string            `json:"clusterUid" check:"required"`
 	PolicyRevision       string            `json:"policyRevision,omitempty"`
-	NamespaceModes       map[string]string `json:"namespaceModes,omitempty"`
+	NamespaceModes       map[string]string `json:"namespaceModes,omitempty" check:"oneOf=enforce|observe|off"`
 	Limits               *Limits           `json:"limits,omitempty"`
 	QueuesRevision       string            `json:"queuesRevision,omitempty"`
 	Queues               []QueueLimit      `json:"queues,omitempty"`
 	HardBudgetNamespaces []string          `json:"hardBudgetNamespaces,omitempty"`
-	GroupPreemptors      string            `json:"groupPreemptors,omitempty"`
+	GroupPreemptors      string            `json:"groupPreemptors,omitempty" check:"oneOf=hold|upstream"`
 	Unplanned            *Unplanned        `json:"unplanned,omitempty"`
 	ExemptNamespaces     []string          `json:"exemptNamespaces,omitempty"`
 	Settled              []SettledQuota    `json:"settled,omitempty"`
 	Enforcing            []EnforcedQuota   `json:"enforcing,omitempty"`
-	Pods                 int64             `json:"pods,omitempty"`
+	Pods                 int64             `json:"pods,omitempty" check:"least=0"`
 	TolerationsRevision  string            `json:"tolerationsRevision,omitempty"`
 }
 
@@ -584,9 +584,9 @@ type ControlState struct {
 // Max by resource as in `QueueLimit`. Need: what usage was above it when the process first planned;
 // empty before that.
 type EnforcedQuota struct {
-	Path string           `json:"path"`
-	Max  map[string]int64 `json:"max"`
-	Need map[string]int64 `json:"need,omitempty"`
+	Path string           `json:"path" check:"required"`
+	Max  map[string]int64 `json:"max" check:"required,least=0"`
+	Need map[string]int64 `json:"need,omitempty" check:"least=0"`
 }
 
 // Limits: Bounds of the policy; each absent where there is none.
@@ -594,8 +594,8 @@ type EnforcedQuota struct {
 // VictimsPerOrder: an order with more is refused. OrdersInFlight: with so many orders without an
 // outcome no further preemption begins; the planner sees to that.
 type Limits struct {
-	VictimsPerOrder *int64 `json:"victimsPerOrder,omitempty"`
-	OrdersInFlight  *int64 `json:"ordersInFlight,omitempty"`
+	VictimsPerOrder *int64 `json:"victimsPerOrder,omitempty" check:"least=0"`
+	OrdersInFlight  *int64 `json:"ordersInFlight,omitempty" check:"least=0"`
 }
 
 // QueueLimit: A queue of the tree. Max by resource: milli-CPU, bytes, units; what is not in it has no limit.
@@ -603,20 +603,20 @@ type Limits struct {
 // Namespaces may use the queue; none listed means all of them. Guaranteed, by resource as Max: no
 // preemption for a pod outside the queue takes it below; what is not in it has no guarantee.
 type QueueLimit struct {
-	Path       string           `json:"path"`
-	Max        map[string]int64 `json:"max,omitempty"`
+	Path       string           `json:"path" check:"required"`
+	Max        map[string]int64 `json:"max,omitempty" check:"least=0"`
 	Namespaces []string         `json:"namespaces,omitempty"`
-	Guaranteed map[string]int64 `json:"guaranteed,omitempty"`
+	Guaranteed map[string]int64 `json:"guaranteed,omitempty" check:"least=0"`
 }
 
 // SettledQuota: A queue whose quota has nothing left to enforce: no timer and no process runs for it on these terms.
 //
 // Max by resource as in `QueueLimit`; the delay in microseconds.
 type SettledQuota struct {
-	Path              string           `json:"path"`
-	Max               map[string]int64 `json:"max"`
-	DelayMicroseconds int64            `json:"delayMicroseconds"`
-	Mode              string           `json:"mode"`
+	Path              string           `json:"path" check:"required"`
+	Max               map[string]int64 `json:"max" check:"required,least=0"`
+	DelayMicroseconds int64            `json:"delayMicroseconds" check:"least=0"`
+	Mode              string           `json:"mode" check:"required,oneOf=enforce|observe|off"`
 }
 
 // Unplanned: What restricts preemption, which says what becomes of a pod that there is no plan for, in mode enforce.
@@ -628,8 +628,8 @@ type SettledQuota struct {
 type Unplanned struct {
 	Protecting  []string `json:"protecting,omitempty"`
 	Restricting []string `json:"restricting,omitempty"`
-	Default     string   `json:"default,omitempty"`
-	System      string   `json:"system,omitempty"`
+	Default     string   `json:"default,omitempty" check:"oneOf=fallback|hold"`
+	System      string   `json:"system,omitempty" check:"oneOf=fallback|hold"`
 }
 
 // ComponentStatus: One running component.
@@ -648,15 +648,15 @@ type Unplanned struct {
 // for others again and again; empty where none are. QueueGates: of a scheduler, the names (pods'
 // `schedulerName`) of its profiles whose pods the queue gate holds where their queue is full.
 type ComponentStatus struct {
-	APIVersion         string            `json:"apiVersion"`
-	Component          string            `json:"component"`
-	Identity           string            `json:"identity"`
-	Version            string            `json:"version"`
-	At                 Time              `json:"at"`
-	Mode               string            `json:"mode"`
-	OwnMode            string            `json:"ownMode"`
+	APIVersion         string            `json:"apiVersion" check:"required"`
+	Component          string            `json:"component" check:"required,oneOf=evictor|nominator|planner|scheduler|shadow"`
+	Identity           string            `json:"identity" check:"required"`
+	Version            string            `json:"version" check:"required"`
+	At                 Time              `json:"at" check:"required"`
+	Mode               string            `json:"mode" check:"required,oneOf=enforce|observe|off"`
+	OwnMode            string            `json:"ownMode" check:"required,oneOf=enforce|observe|off"`
 	ClusterUID         string            `json:"clusterUid,omitempty"`
-	NamespaceModes     map[string]string `json:"namespaceModes,omitempty"`
+	NamespaceModes     map[string]string `json:"namespaceModes,omitempty" check:"oneOf=enforce|observe|off"`
 	Revision           int64             `json:"revision,omitempty"`
 	PolicyRevision     string            `json:"policyRevision,omitempty"`
 	ToldPolicyRevision string            `json:"toldPolicyRevision,omitempty"`
@@ -677,14 +677,14 @@ type ComponentStatus struct {
 // Signature (over the exact bytes of Data) and KeyID are extension attributes, empty until
 // orders are signed.
 type Envelope struct {
-	SpecVersion     string          `json:"specversion"`
-	ID              string          `json:"id"`
-	Source          string          `json:"source"`
-	Type            string          `json:"type"`
-	Time            Time            `json:"time"`
-	DataContentType string          `json:"datacontenttype"`
+	SpecVersion     string          `json:"specversion" check:"required"`
+	ID              string          `json:"id" check:"required"`
+	Source          string          `json:"source" check:"required"`
+	Type            string          `json:"type" check:"required"`
+	Time            Time            `json:"time" check:"required"`
+	DataContentType string          `json:"datacontenttype" check:"required"`
 	Subject         string          `json:"subject,omitempty"`
 	KeyID           string          `json:"keyid,omitempty"`
 	Signature       string          `json:"signature,omitempty"`
-	Data            json.RawMessage `json:"data"`
+	Data            json.RawMessage `json:"data" check:"required"`
 }

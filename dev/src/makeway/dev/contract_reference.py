@@ -65,7 +65,6 @@ def generated() -> dict[str, bytes]:
         files[f"{SCHEMAS}/{kind}.json"] = _pretty(schema(kind, struct))
     definitions = go_messages.structs([schema(kind, KINDS[kind]) for kind in KINDS if kind not in NOT_IN_GO])
     files[f"{GO}/messages_gen.go"] = go_messages.messages_file(definitions, GO_CONSTANTS).encode()
-    files[f"{GO}/checks_gen.go"] = go_messages.checks_file(definitions).encode()
     files[ASYNCAPI] = (
         _ASYNCAPI_HEAD + yaml.safe_dump(asyncapi(), sort_keys=False, allow_unicode=True, width=110).encode()
     )

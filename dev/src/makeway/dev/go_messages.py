@@ -1,4 +1,4 @@
-"""The Go structs of the messages that the scheduler reads or writes, and their checks, from the JSON Schemas.
+"""The Go structs of the messages that the scheduler reads or writes, from the JSON Schemas.
 
 The schemas of `makeway.dev.contract_reference` are the only input, so that Go and the published contract
 cannot differ. A shape that Go has no check for is an error here, not a field without a check. What differs
@@ -63,20 +63,7 @@ def messages_file(definitions: dict[str, Schema], constants: dict[str, str]) -> 
         name: definitions[struct]["properties"][field]["maxItems"] for name, (struct, field) in BOUNDS.items()
     }
     parts.append(_constants("How long lists may be; a message with a longer one is refused.", longest))
-    parts += [_struct(name, definition) for name, definition in definitions.items()]
-    return "\n".join(parts)
-
-
-def checks_file(definitions: dict[str, Schema]) -> str:
-    """Return the Go file with the checks: the method `problem` of every struct in which anything is checked.
-
-    It returns the path to the first field that is not as it must be and what is wrong there, or nothing.
-    """
-    checked = _checked(definitions)
-    parts = [HEAD, 'import (\n\t"cmp"\n\t"math"\n)\n']
-    for name in checked:
-        lines = "".join(f"\t\t{line},\n" for line in _checks(definitions[name], checked))
-        parts.append(f"func (m *{name}) problem() string {{\n\treturn cmp.Or(\n{lines}\t)\n}}\n")
+    parts += [go_struct(name, definition) for name, definition in definitions.items()]
     return "\n".join(parts)
 
 
@@ -149,14 +136,17 @@ def _constants(comment: str, values: dict[str, Any]) -> str:
     return f"// {comment}\nconst (\n{''.join(lines)})\n"
 
 
-def _struct(name: str, definition: Schema) -> str:
+def go_struct(name: str, definition: Schema) -> str:
+    """Return the Go struct of a definition, with what is checked of each field in its tag `check`."""
     required = definition.get("required", ())
-    fields = [
-        (go_name(field), go_type(shape), field if field in required else f"{field},omitempty")
-        for field, shape in _fields(definition)
-    ]
+    fields = []
+    for field, shape in _fields(definition):
+        tag = f'json:"{field if field in required else f"{field},omitempty"}"'
+        if checks := ",".join(_checks(field, shape, field in required)):
+            tag += f' check:"{checks}"'
+        fields.append((go_name(field), go_type(shape), tag))
     names, types = (max(len(field[at]) for field in fields) for at in (0, 1))
-    lines = "".join(f'\t{field:{names}} {kind:{types}} `json:"{tag}"`\n' for field, kind, tag in fields)
+    lines = "".join(f"\t{field:{names}} {kind:{types}} `{tag}`\n" for field, kind, tag in fields)
     return f"{_comment(name, definition)}type {name} struct {{\n{lines}}}\n"
 
 
@@ -176,92 +166,25 @@ def _comment(name: str, definition: Schema) -> str:
     return "".join(f"// {line}".rstrip() + "\n" for line in text.splitlines())
 
 
-def _checked(definitions: dict[str, Schema]) -> list[str]:
-    """The structs in which anything is checked, or in one of whose fields anything is."""
-    checked: set[str] = set()
-    while True:
-        more = {name for name, one in definitions.items() if any(_checks(one, checked))}
-        if more == checked:
-            return [name for name in definitions if name in checked]
-        checked = more
-
-
-def _checks(definition: Schema, checked: set[str] | list[str]) -> Iterator[str]:
-    """The Go expressions that are an empty text where the fields are as they must be."""
-    for name, shape in _fields(definition):
-        _demands(shape, name)
-        yield from _checks_of(
-            name, f"m.{go_name(name)}", shape, name in definition.get("required", ()), checked
-        )
-
-
-def _checks_of(
-    name: str, value: str, shape: Schema, required: bool, checked: set[str] | list[str]
-) -> Iterator[str]:
-    at = f'"{name}"'
-    match go_type(shape):
-        case "Time" if required:
-            yield f"moment({at}, {value})"
-        case "string":
-            if required and not ("enum" in shape or "pattern" in shape or shape.get("minLength") == 1):
-                raise ValueError(
-                    f"{name}: a required text without minLength 1; Go takes an empty one for missing"
-                )
-            if required:
-                yield f'present({at}, {value} != "")'
-            yield from _text(at, value, shape)
-        case "int64":
-            yield from _number(at, value, shape)
-        case kind if kind.startswith(("[]", "map[")) or kind == "json.RawMessage":
-            if required:
-                yield f"present({at}, {value} != nil)"
-            if "maxItems" in shape:
-                yield f"atMost({at}, len({value}), {shape['maxItems']})"
-            if kind[2:] in checked:
-                yield f"each({at}, {value})"
-            if kind.startswith("map["):
-                yield from _values(at, value, shape["additionalProperties"])
-        case "*int64":
-            inner = shape["anyOf"][0]
-            yield from _number(at, f"valueOr({value}, {_number_name(_range(inner)[0])})", inner)
-        case kind if kind in checked:
-            yield f"inside({at}, &{value})"
-        case kind if kind[1:] in checked:
-            yield f"inside({at}, {value})"
-
-
-def _text(at: str, value: str, shape: Schema) -> Iterator[str]:
-    if "enum" in shape:
-        values = ", ".join(f'"{one}"' for one in shape["enum"])
-        yield f"oneOf({at}, {value}, {values})"
-    if "pattern" in shape:
-        if not _TOKEN.fullmatch(shape["pattern"]):
-            raise ValueError(f"{at}: Go has no check for {shape['pattern']}")
-        yield f"token({at}, {value})"
-
-
-def _number(at: str, value: str, shape: Schema) -> Iterator[str]:
-    least, most = _range(shape)
-    if (least, most) != (-(2**63), 2**63 - 1):
-        yield f"within({at}, {value}, {_number_name(least)}, {_number_name(most)})"
-
-
-def _number_name(number: int) -> str:
-    return {2**63 - 1: "math.MaxInt64", -(2**63): "math.MinInt64"}.get(number, str(number))
-
-
-def _values(at: str, value: str, shape: Schema) -> Iterator[str]:
-    """Checks of a map's values, of which a text must not be empty."""
+def _checks(name: str, shape: Schema, required: bool) -> Iterator[str]:
+    """What Go checks of a field, or of each value of a map. Raises ValueError where a demand has none."""
+    _demands(shape, name)
     kind = go_type(shape)
-    own = (
-        [*_text("at", "v", shape)]
-        if kind == "string"
-        else [*_number("at", "v", shape)]
-        if kind == "int64"
-        else []
-    )
-    if own and kind == "string":
-        own.insert(0, 'present(at, v != "")')
-    if own:
-        inner = own[0] if len(own) == 1 else f"cmp.Or({', '.join(own)})"
-        yield f"values({at}, {value}, func(at string, v {kind}) string {{\n\t\t\treturn {inner}\n\t\t}})"
+    bare = not {"enum", "pattern"} & shape.keys() and shape.get("minLength") != 1
+    if required and kind == "string" and bare:
+        raise ValueError(f"{name}: a required text without minLength 1; Go takes an empty one for missing")
+    if required and (kind in ("string", "Time", "json.RawMessage") or kind.startswith(("[]", "map["))):
+        yield "required"
+    if "maxItems" in shape:
+        yield f"longest={shape['maxItems']}"
+    value = shape.get("additionalProperties") or shape.get("anyOf", [shape])[0]
+    if "enum" in value:
+        yield f"oneOf={'|'.join(value['enum'])}"
+    if "pattern" in value:
+        if not _TOKEN.fullmatch(value["pattern"]):
+            raise ValueError(f"{name}: Go has no check for {value['pattern']}")
+        yield "token"
+    if value.get("type") == "integer" and go_type(value) == "int64":
+        least, most = _range(value)
+        yield from [f"least={least}"] if least != -(2**63) else []
+        yield from [f"most={most}"] if most != 2**63 - 1 else []
