@@ -46,6 +46,7 @@ SEEDS ?= 2000
 SEED ?= 1
 TRACE ?=
 ONCE_MORE ?=
+# WIDE=1: with what is long or repeated, as in .ci/run.
 WIDE ?=
 CONSTRAINTS ?=
 SUITES ?=
@@ -243,9 +244,9 @@ differential-test: setup #: 300 fresh clusters, 300 in which two features meet, 
 	$(PYTEST) -q -n auto --dist worksteal tests/differential tests/referee tests/pairs
 
 .PHONY: protocol-test
-protocol-test: setup #: 2,000 seeds of the simulated protocol, and defects that it has to find
+protocol-test: setup #: 500 seeds of the simulated protocol (WIDE=1: 2,000), and defects that it has to find
 	$(PYTEST) -q -n auto --dist worksteal tests/protocol
-	PYTHONPATH=tests $(BIN)/python -m protocol.run
+	PYTHONPATH=tests $(BIN)/python -m protocol.run --count $(if $(WIDE),2000,500)
 
 .PHONY: simulate-protocol
 simulate-protocol: setup ## The protocol between the parts under seeded faults (SEEDS=2000; one seed again: SEED=n TRACE=1)
@@ -307,7 +308,7 @@ binaries: setup #: Build the programs of control planes that the cache lacks (mi
 	$(BIN)/python -m makeway.dev.build
 
 .PHONY: integration
-integration: binaries ## Integration tests on the real control plane (built on first use; WIDE=1: also the long ones, as in .ci/run)
+integration: binaries ## Integration tests on the real control plane (built on first use; WIDE=1: long ones too)
 	$(PYTEST) -v tests/integration -m "not slow and not form$(if $(WIDE),, and not wide)" --tools=changed -n 4 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 .PHONY: integration-forms

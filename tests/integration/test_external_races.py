@@ -36,6 +36,8 @@ from makeway.core.policy.external import ANNOTATION, EXTERNAL
 from makeway.dev.kwok import AFTER_GRACE
 from makeway.dev.options import NOMINATOR
 
+pytestmark = pytest.mark.wide
+
 MERGE = "application/merge-patch+json"
 
 

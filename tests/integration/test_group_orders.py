@@ -288,6 +288,7 @@ async def test_a_member_that_leaves_while_the_deletions_are_tried_saves_all_vict
     await gang.assert_untouched()
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("point", "hit"),
     [
@@ -324,6 +325,7 @@ async def test_an_order_is_carried_out_though_its_evictor_dies(
     assert await gang.nominations() == gang.nodes
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("point", "hit"),
     [

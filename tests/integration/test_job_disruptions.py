@@ -124,6 +124,7 @@ async def until_replaced(space: Space, evicted: Pod) -> None:
     await until("another pod is in its place", replaced)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("path", [planned, under_hard_budgets, for_a_quota, by_the_fallback])
 async def test_an_eviction_is_no_failure_of_a_job_that_ignores_disruptions(
     cluster: RunningCluster, space: Space, path: Path

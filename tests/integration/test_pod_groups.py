@@ -293,6 +293,7 @@ async def test_an_admission_policys_no_to_one_pod_keeps_the_whole_unit(group_spa
     await until("no pod is marked", lambda: unmarked(space))
 
 
+@pytest.mark.wide
 async def test_a_hard_budgets_no_to_one_pod_keeps_the_whole_unit(
     group_cluster: RunningCluster, group_space: Space
 ) -> None:
