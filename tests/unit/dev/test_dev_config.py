@@ -194,7 +194,8 @@ def test_two_clusters_never_choose_the_same_port() -> None:
 
 def test_at_most_one_stage_matches_a_pod_that_is_being_deleted() -> None:
     stages = {
-        stage["metadata"]["name"]: stage["spec"]["selector"]["matchExpressions"] for stage in kwok.stages()
+        stage["metadata"]["name"]: stage["spec"]["selector"]["matchExpressions"]
+        for stage in yaml.safe_load_all(kwok.STAGES.read_text())
     }
     deleted = {"key": ".metadata.deletionTimestamp", "operator": "Exists"}
 

@@ -1,11 +1,13 @@
 """The programs of the control plane proper, with their arguments: etcd, API server, controllers."""
 
-from makeway.dev import audit_policy
+from pathlib import Path
+
 from makeway.dev.api import AdminApi
 from makeway.dev.probes import http_ok, unverified
 from makeway.dev.processes import Program
 from makeway.dev.site import Site
 
+_AUDIT_POLICY = Path(__file__).with_name("audit-policy.yaml")
 SERVICE_RANGE = "10.96.0.0/16"
 _WITHOUT_CONTROLLERS = "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"
 """No controller makes a namespace's account, or takes a new node's taint off."""
@@ -40,7 +42,6 @@ def etcd(site: Site) -> Program:
 
 def kube_apiserver(site: Site, api: AdminApi) -> Program:
     """TLS on 127.0.0.1, RBAC, an audit log that is written before each request is answered."""
-    policy = audit_policy.write_policy(site.config("audit-policy.yaml"))
     return Program(
         name="kube-apiserver",
         argv=(
@@ -59,7 +60,7 @@ def kube_apiserver(site: Site, api: AdminApi) -> Program:
             f"--service-account-issuer={ISSUER}",
             f"--service-account-key-file={site.token_key}",
             f"--service-account-signing-key-file={site.token_key}",
-            f"--audit-policy-file={policy}",
+            f"--audit-policy-file={_AUDIT_POLICY}",
             f"--audit-log-path={site.audit_log}",
             "--audit-log-format=json",
             "--audit-log-mode=blocking",
