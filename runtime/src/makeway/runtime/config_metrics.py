@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
@@ -9,39 +11,35 @@ class ConfigMetrics:
     """Of every configuration of one process; also what the list-watches of their objects report to."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.reloads = Counter(
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        self.reloads = counter(
             "makeway_config_reloads",
             "Configurations read, by config (policy, queues) and result: accepted, refused, gone (its object "
             "or file was deleted; the last good one stays effective).",
             ["config", "result"],
-            registry=registry,
         )
-        self.successful = Gauge(
+        self.successful = gauge(
             "makeway_config_last_reload_successful",
             "1 where what was last read of config (policy, queues) was accepted, or nothing is there to "
             "read; 0 where it was refused, or is gone.",
             ["config"],
-            registry=registry,
         )
-        self.success_time = Gauge(
+        self.success_time = gauge(
             "makeway_config_last_reload_success_timestamp_seconds",
             "When config (policy, queues) was last accepted; 0 for never.",
             ["config"],
-            registry=registry,
         )
-        self.info = Gauge(
+        self.info = gauge(
             "makeway_config_info",
             "1 for the revision in force of config (policy, queues); it names the text, and is empty where "
             "none is in force.",
             ["config", "revision"],
-            registry=registry,
         )
-        self.watch_restarts = Counter(
+        self.watch_restarts = counter(
             "makeway_config_watch_restarts",
             "Watches of the objects that hold configurations that ended, by resource (configmaps/NAME) and "
             "reason: ended, silent-or-cut, throttled, refused, expired, error, undecodable.",
             ["resource", "reason"],
-            registry=registry,
         )
         self._revisions: dict[str, str] = {}
 
