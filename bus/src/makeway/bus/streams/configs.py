@@ -51,118 +51,86 @@ def stream_configs(subjects: Subjects, replicas: int = 1) -> list[dict[str, Any]
     stream forgets the oldest rather than refuse the newest, as an outcome that cannot be written
     would hold its preemptor back for nothing.
     """
-    common: dict[str, Any] = {
-        "retention": "limits",
-        "storage": "file",
-        "discard": "old",
-        "num_replicas": replicas,
-        "max_msgs": -1,
-        "max_consumers": -1,
-        "max_msg_size": MAX_BYTES,
-        "allow_direct": True,
-        # Neither can be taken back. What is stored leaves by its limits alone.
-        "deny_delete": True,
-        "deny_purge": True,
-        # Publishers repeat an ambiguous publish within seconds; an order is void after one minute.
-        "duplicate_window": 120 * _SECOND,
-    }
+
+    def stream(
+        name: str, listens: str, *, days: int, mebibytes: int, each: int, **more: Any
+    ) -> dict[str, Any]:
+        """`days`: of a message; 0 for ever. `each`: the most messages of one subject."""
+        return {
+            **_common(replicas),
+            "name": name,
+            "subjects": [listens],
+            "max_age": days * _DAY,
+            "max_bytes": mebibytes * _MIB,
+            "max_msgs_per_subject": each,
+            "discard": "old",
+            "max_msg_size": MAX_BYTES,
+            # Nor can that be taken back: what is stored leaves by its limits alone.
+            "deny_purge": True,
+            **more,
+        }
+
     return [
-        {
-            **common,
-            "name": subjects.orders_stream,
-            "subjects": [subjects.orders],
-            # Looked back on by audit. An order is about 1 KiB and 250 bytes a victim: room for some
-            # 300,000 orders, one every two seconds for the whole week.
-            "max_age": 7 * _DAY,
-            "max_bytes": 512 * _MIB,
-            # One is live; the ones before it have their outcomes and are kept for the eye.
-            "max_msgs_per_subject": 8,
-        },
-        {
-            **common,
-            "name": subjects.outcomes_stream,
-            "subjects": [subjects.outcomes],
-            # As long as the orders they end.
-            "max_age": 7 * _DAY,
-            "max_bytes": 512 * _MIB,
-            # One outcome an order; writers expect sequence 0.
-            "max_msgs_per_subject": 1,
-        },
-        {
-            **common,
-            "name": subjects.begun_stream,
-            "subjects": [subjects.begun_orders],
-            # Read while an order may be taken over, which is void after a minute.
-            "max_age": 1 * _DAY,
-            # About 500 bytes an order with units.
-            "max_bytes": 32 * _MIB,
-            "max_msgs_per_subject": 1,
-        },
-        {
-            **common,
-            "name": subjects.decisions_stream,
-            "subjects": [subjects.decisions],
-            # Every plan and refusal, so the bulk of the bytes: a few KiB each.
-            "max_age": 3 * _DAY,
-            "max_bytes": 512 * _MIB,
-            # A pod that is refused every minute for three days must not push out all others.
-            "max_msgs_per_subject": 100,
-        },
-        {
-            **common,
-            "name": subjects.control_stream,
-            "subjects": [subjects.control],
-            # The last word stands until there is another, however long ago it was said.
-            "max_age": 0,
-            # One message, of 1 MiB at most; the rest is for the moment in which one replaces another.
-            "max_bytes": 4 * _MIB,
-            "max_msgs_per_subject": 1,
-        },
-        {
-            **common,
-            "name": subjects.quarantine_stream,
-            "subjects": [subjects.quarantine],
-            # For people to look at; a flood of rubbish must not fill the disk. The newest are kept.
-            "max_age": 30 * _DAY,
-            "max_bytes": 256 * _MIB,
-            # A subject a component: what floods one leaves the others theirs.
-            "max_msgs_per_subject": 5000,
-            # A planner reads half an hour back when it starts; what it meets again is stored once.
-            "duplicate_window": 3600 * _SECOND,
-        },
-        {
-            **common,
-            "name": subjects.recordings_stream,
-            "subjects": [subjects.recordings],
-            # Read by people who ask how a decision came about, soon after it. A recording of a cluster of
-            # 50,000 pods begins with about 5 MiB and ends when it has grown by as much.
-            "max_age": 1 * _DAY,
-            "max_bytes": 256 * _MIB,
-            # A recording ends after six hours at the most, and grows by two parts a second.
-            "max_msgs_per_subject": 50_000,
-        },
+        # Looked back on by audit. An order is about 1 KiB and 250 bytes a victim: room for some 300,000
+        # orders, one every two seconds for the whole week. One is live; the ones before it have their
+        # outcomes and are kept for the eye.
+        stream(subjects.orders_stream, subjects.orders, days=7, mebibytes=512, each=8),
+        # As long as the orders they end. One outcome an order; writers expect sequence 0.
+        stream(subjects.outcomes_stream, subjects.outcomes, days=7, mebibytes=512, each=1),
+        # Read while an order may be taken over, which is void after a minute. About 500 bytes an order with
+        # units.
+        stream(subjects.begun_stream, subjects.begun_orders, days=1, mebibytes=32, each=1),
+        # Every plan and refusal, so the bulk of the bytes: a few KiB each. A pod that is refused every minute
+        # for three days must not push out all others.
+        stream(subjects.decisions_stream, subjects.decisions, days=3, mebibytes=512, each=100),
+        # The last word stands until there is another, however long ago it was said. One message, of 1 MiB at
+        # most; the rest is for the moment in which one replaces another.
+        stream(subjects.control_stream, subjects.control, days=0, mebibytes=4, each=1),
+        # For people to look at; a flood of rubbish must not fill the disk. The newest are kept. A subject a
+        # component: what floods one leaves the others theirs. A planner reads half an hour back when it
+        # starts; what it meets again is stored once.
+        stream(
+            subjects.quarantine_stream,
+            subjects.quarantine,
+            days=30,
+            mebibytes=256,
+            each=5000,
+            duplicate_window=3600 * _SECOND,
+        ),
+        # Read by people who ask how a decision came about, soon after it. A recording of a cluster of 50,000
+        # pods begins with about 5 MiB and ends when it has grown by as much, or after six hours at the most;
+        # it grows by two parts a second.
+        stream(subjects.recordings_stream, subjects.recordings, days=1, mebibytes=256, each=50_000),
     ]
 
 
 def epochs_config(subjects: Subjects, replicas: int = 1) -> dict[str, Any]:
     """The bucket that holds fencing epochs where no Lease does; in the form of NATS key-value buckets are."""
     return {
+        **_common(replicas),
         "name": f"KV_{subjects.epochs_bucket}",
         "subjects": [f"$KV.{subjects.epochs_bucket}.>"],
-        "retention": "limits",
-        "storage": "file",
-        "discard": "new",
-        "num_replicas": replicas,
-        "max_msgs": -1,
-        "max_consumers": -1,
         # A number in decimal, one for each scheduler that runs without election; it must never age.
         "max_age": 0,
         "max_bytes": 1 * _MIB,
         "max_msg_size": 1024,
         "max_msgs_per_subject": 1,
-        "allow_direct": True,
+        "discard": "new",
         "allow_rollup_hdrs": True,
+    }
+
+
+def _common(replicas: int) -> dict[str, Any]:
+    return {
+        "retention": "limits",
+        "storage": "file",
+        "num_replicas": replicas,
+        "max_msgs": -1,
+        "max_consumers": -1,
+        "allow_direct": True,
+        # That cannot be taken back.
         "deny_delete": True,
+        # Publishers repeat an ambiguous publish within seconds; an order is void after one minute.
         "duplicate_window": 120 * _SECOND,
     }
 
