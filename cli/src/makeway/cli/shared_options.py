@@ -1,10 +1,37 @@
-"""Commands whose shared options are declared once: typer reads a command's options from its signature."""
+"""Commands whose shared options are declared once: as the fields of the dataclass that holds their values.
+
+A field whose type is a `typer` annotation is an option. Typer reads a command's options from its signature.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+
+def parameters(settings: type, prefix: str = "") -> list[inspect.Parameter]:
+    """Return the options among a dataclass's fields. `prefix`: of their names in the signature."""
+    hints = get_type_hints(settings, include_extras=True)
+    return [
+        inspect.Parameter(
+            prefix + one.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if one.default is dataclasses.MISSING else one.default,
+            annotation=hints[one.name],
+        )
+        for one in dataclasses.fields(settings)
+        if get_origin(hints[one.name]) is Annotated
+    ]
+
+
+def taken(settings: type[T], options: dict[str, Any], prefix: str = "", **more: Any) -> T:
+    """Take a dataclass's options out of all that a command was called with. `more`: its other fields."""
+    given = [one.name for one in parameters(settings, prefix) if one.name in options]
+    return settings(**{name.removeprefix(prefix): options.pop(name) for name in given}, **more)
 
 
 def with_options(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import structlog
 import typer
@@ -21,7 +22,7 @@ from makeway.bus.streams.named_consumers import NamedConsumer, parsed
 from makeway.cli.errors import fail
 from makeway.cli.keys.keeping import SecretsKeeper, written_login
 from makeway.cli.keys.making import WantedSecrets
-from makeway.cli.nats_options import with_nats
+from makeway.cli.shared_options import parameters, taken, with_options
 from makeway.runtime import logs
 from makeway.runtime.kube import Api, ConfigurationError
 from makeway.runtime.process import identity, run_until_signalled
@@ -34,8 +35,17 @@ _RETRY_SECONDS: Final = 1.0
 _log = structlog.get_logger()
 
 
+def _with_nats(run: Callable[..., None]) -> Callable[..., None]:
+    """Make a command of a function that takes a `NatsSettings` and the command's own options."""
+
+    def start(**options: Any) -> None:
+        run(taken(NatsSettings, options, "nats_"), **options)
+
+    return with_options(start, run, parameters(NatsSettings, "nats_"))
+
+
 @app.command()
-@with_nats
+@_with_nats
 def streams(
     nats: NatsSettings,
     *,

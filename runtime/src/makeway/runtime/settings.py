@@ -1,8 +1,7 @@
 """The options that several commands share: their values, and how they stand on the command line.
 
-The dataclasses are what services take; they know nothing of the command line. The `...Option`
-aliases are `typer` annotations, so that a command declares `nats_url: NatsUrlOption = NATS.url`
-and every command spells, documents and reads the option alike.
+The dataclasses are what services take. The `...Option` aliases are `typer` annotations: a field of such a
+type is an option of every command that takes the dataclass, spelt, documented and read alike.
 """
 
 from __future__ import annotations
@@ -41,15 +40,15 @@ class NatsSettings:
         clusters on one NATS need two prefixes.
     """
 
-    url: str = "nats://127.0.0.1:4222"
-    creds: Path | None = None
-    nkey: Path | None = None
-    user: str = ""
-    password_file: Path | None = None
-    tls_ca: Path | None = None
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    subject_prefix: str = "makeway"
+    url: NatsUrlOption = "nats://127.0.0.1:4222"
+    creds: NatsCredsOption = None
+    nkey: NatsNkeyOption = None
+    user: NatsUserOption = ""
+    password_file: NatsPasswordFileOption = None
+    tls_ca: NatsTlsCaOption = None
+    tls_cert: NatsTlsCertOption = None
+    tls_key: NatsTlsKeyOption = None
+    subject_prefix: SubjectPrefixOption = "makeway"
 
     def servers(self) -> list[str]:
         """The URL option as a list."""
@@ -113,8 +112,8 @@ class KubeSettings:
     context: a context of that file; None means its current one.
     """
 
-    kubeconfig: Path | None = None
-    context: str | None = None
+    kubeconfig: KubeconfigOption = None
+    context: ContextOption = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,13 +121,14 @@ class ConfigSettings:
     """Where policy and queues are read from.
 
     namespace: of the ConfigMaps. policy_configmap, queues_configmap: their names; empty reads none.
-    policy_file, queues_file: read instead of the ConfigMap; for use without a cluster of one's own.
+    policy_file, queues_file: read instead of the ConfigMap; for use without a cluster of one's own. Those of
+    queues are options of the commands that read queues.
     """
 
-    namespace: str = "makeway-system"
-    policy_configmap: str = "makeway-policy"
+    namespace: ConfigNamespaceOption = "makeway-system"
+    policy_configmap: PolicyConfigMapOption = "makeway-policy"
+    policy_file: PolicyFileOption = None
     queues_configmap: str = "makeway-queues"
-    policy_file: Path | None = None
     queues_file: Path | None = None
 
     def place_of(self, kind: str) -> tuple[str, Path | None]:
@@ -152,9 +152,9 @@ class SignatureSettings:
     keys_configmap: of the public keys, in the configuration's namespace.
     """
 
-    mode: SignatureMode = "off"
-    signing_keys: Path | None = None
-    keys_configmap: str = "makeway-keys"
+    mode: SignaturesOption = "off"
+    signing_keys: SigningKeysOption = None
+    keys_configmap: KeysConfigMapOption = "makeway-keys"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,13 +26,11 @@ may call `makeway.cli.errors.fail` at any time.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -47,7 +45,7 @@ from makeway.cli.connect.awaited import AwaitedApi, awaited
 from makeway.cli.connect.context import context_namespace
 from makeway.cli.connect.nats import Endpoint, NatsAddress
 from makeway.cli.errors import INTERRUPTED, UNREACHABLE, fail
-from makeway.cli.shared_options import with_options
+from makeway.cli.shared_options import parameters, taken, with_options
 from makeway.runtime import logs
 from makeway.runtime.kube import Api, ApiError, ApiUnavailable, ConfigurationError
 from makeway.runtime.process import identity
@@ -144,16 +142,16 @@ class Installation:
     """
 
     name: str
-    kubeconfig: Path | None
-    context: str | None
-    makeway_namespace: str
-    nats_url: str | None
-    nats_creds: Path | None = None
-    nats_nkey: Path | None = None
-    nats_tls_ca: Path | None = None
-    nats_tls_cert: Path | None = None
-    nats_tls_key: Path | None = None
-    subject_prefix: str | None
+    kubeconfig: KubeconfigOption = None
+    context: ContextOption = None
+    makeway_namespace: MakewayNamespaceOption = DEFAULT_MAKEWAY_NAMESPACE
+    nats_url: NatsUrlOption = None
+    nats_creds: NatsCredsOption = None
+    nats_nkey: NatsNkeyOption = None
+    nats_tls_ca: NatsTlsCaOption = None
+    nats_tls_cert: NatsTlsCertOption = None
+    nats_tls_key: NatsTlsKeyOption = None
+    subject_prefix: SubjectPrefixOption = None
 
     @asynccontextmanager
     async def api(self) -> AsyncIterator[Api]:
@@ -251,46 +249,21 @@ class Installation:
         return given or context_namespace(self.kubeconfig, self.context)
 
 
-def _shared(
-    *,
-    kubeconfig: KubeconfigOption = None,
-    context: ContextOption = None,
-    makeway_namespace: MakewayNamespaceOption = DEFAULT_MAKEWAY_NAMESPACE,
-    nats_url: NatsUrlOption = None,
-    nats_creds: NatsCredsOption = None,
-    nats_nkey: NatsNkeyOption = None,
-    nats_tls_ca: NatsTlsCaOption = None,
-    nats_tls_cert: NatsTlsCertOption = None,
-    nats_tls_key: NatsTlsKeyOption = None,
-    subject_prefix: SubjectPrefixOption = None,
-    name: str,
-) -> Installation:
-    """Put the shared options together. What is declared here every command that connects has."""
-    if subject_prefix is not None:
+def _installation(name: str, options: dict[str, Any]) -> Installation:
+    """Take the shared options out of a command's. What `Installation` has every command that connects has."""
+    found = taken(Installation, options, name=name)
+    if found.subject_prefix is not None:
         try:
-            Subjects(subject_prefix)
+            Subjects(found.subject_prefix)
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--subject-prefix") from error
-    return Installation(
-        name=name,
-        kubeconfig=kubeconfig,
-        context=context,
-        makeway_namespace=makeway_namespace,
-        nats_url=nats_url or None,
-        nats_creds=nats_creds,
-        nats_nkey=nats_nkey,
-        nats_tls_ca=nats_tls_ca,
-        nats_tls_cert=nats_tls_cert,
-        nats_tls_key=nats_tls_key,
-        subject_prefix=subject_prefix,
-    )
+    return replace(found, nats_url=found.nats_url or None)
 
 
 def installation_of(options: Mapping[str, Any]) -> Installation:
     """Put together what a command line says so far, for completion; what it does not say is as by default."""
-    known = inspect.signature(_shared).parameters
-    given = {name: value for name, value in options.items() if name in known and value is not None}
-    return _shared(name="completion", **given)
+    given = {name: value for name, value in options.items() if value is not None}
+    return _installation("completion", given)
 
 
 Run = Callable[..., Coroutine[Any, Any, int | None]]
@@ -299,16 +272,13 @@ Run = Callable[..., Coroutine[Any, Any, int | None]]
 def connected(run: Run) -> Callable[..., None]:
     """Make a command of a coroutine function that takes an `Installation` and the command's own options."""
     name = run.__name__.rstrip("_").replace("_", "-")
-    shared = [
-        one for one in inspect.signature(_shared, eval_str=True).parameters.values() if one.name != "name"
-    ]
 
     def start(**options: Any) -> None:
-        installation = _shared(name=name, **{one.name: options.pop(one.name) for one in shared})
+        installation = _installation(name, options)
         logs.configure("text", "error", name, identity())
         raise typer.Exit(ended(run(installation, **options)) or 0)
 
-    return with_options(start, run, shared)
+    return with_options(start, run, parameters(Installation))
 
 
 def ended(running: Coroutine[Any, Any, int | None]) -> int | None:

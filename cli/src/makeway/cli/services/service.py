@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any
 
 import typer
@@ -13,67 +13,46 @@ from makeway.bus.errors import BusError
 from makeway.bus.exporting import exporting
 from makeway.cli.errors import fail
 from makeway.cli.extras import needed
-from makeway.cli.nats_options import NATS_PARAMETERS, taken_nats
-from makeway.cli.shared_options import with_options
+from makeway.cli.shared_options import parameters, taken, with_options
 from makeway.runtime import logs
 from makeway.runtime.kube import ApiError, ApiUnavailable, ConfigurationError
 from makeway.runtime.process import identity
 from makeway.runtime.settings import (
-    ConfigNamespaceOption,
     ConfigSettings,
-    ContextOption,
-    KeysConfigMapOption,
-    KubeconfigOption,
     KubeSettings,
     ListenOption,
     LogFormatOption,
     LogLevelOption,
     NatsSettings,
     OtlpEndpointOption,
-    PolicyConfigMapOption,
-    PolicyFileOption,
     ServiceSettings,
     SignatureSettings,
-    SignaturesOption,
-    SigningKeysOption,
 )
 
-_CONFIG = ConfigSettings()
-_SIGNATURES = SignatureSettings()
+_NATS, _CONFIG, _SIGNATURES = "nats_", "config_", "signatures_"
+"""Before the names of options in a signature, where a command has options of its own."""
 
 
-def _shared(
-    *,
-    config_namespace: ConfigNamespaceOption = _CONFIG.namespace,
-    policy_configmap: PolicyConfigMapOption = _CONFIG.policy_configmap,
-    policy_file: PolicyFileOption = _CONFIG.policy_file,
-    signatures: SignaturesOption = _SIGNATURES.mode,
-    signing_keys: SigningKeysOption = None,
-    keys_configmap: KeysConfigMapOption = _SIGNATURES.keys_configmap,
-    kubeconfig: KubeconfigOption = None,
-    context: ContextOption = None,
-    listen: ListenOption,
-    otlp_endpoint: OtlpEndpointOption = "",
-    log_format: LogFormatOption = "json",
-    log_level: LogLevelOption = "info",
-    component: str,
-    nats: NatsSettings,
-) -> ServiceSettings:
-    """Set up logging, and put the shared options together. What is declared here every service has."""
-    me = identity()
-    logs.configure(log_format, log_level, component, me)
+@dataclass(frozen=True, kw_only=True)
+class _Process:
+    listen: ListenOption
+    otlp_endpoint: OtlpEndpointOption = ""
+    log_format: LogFormatOption = "json"
+    log_level: LogLevelOption = "info"
+
+
+def _started(component: str, options: dict[str, Any]) -> ServiceSettings:
+    """Set up logging, and put the shared options together. What is taken here every service has."""
+    me, process = identity(), taken(_Process, options)
+    logs.configure(process.log_format, process.log_level, component, me)
     return ServiceSettings(
         identity=me,
-        nats=nats,
-        kube=KubeSettings(kubeconfig=kubeconfig, context=context),
-        listen=listen,
-        config=ConfigSettings(
-            namespace=config_namespace, policy_configmap=policy_configmap, policy_file=policy_file
-        ),
-        signatures=SignatureSettings(
-            mode=signatures, signing_keys=signing_keys, keys_configmap=keys_configmap
-        ),
-        otlp_endpoint=otlp_endpoint,
+        nats=taken(NatsSettings, options, _NATS),
+        kube=taken(KubeSettings, options),
+        listen=process.listen,
+        config=taken(ConfigSettings, options, _CONFIG),
+        signatures=taken(SignatureSettings, options, _SIGNATURES),
+        otlp_endpoint=process.otlp_endpoint,
     )
 
 
@@ -86,19 +65,16 @@ def service(component: str, *, listen: str, traces: bool = False) -> Callable[[R
     `listen`: the default of `--listen`. `traces`: it may be told to send traces. The command ends with what
     the coroutine returns, or with 1 and one line on stderr where the service cannot start.
     """
-    shared = inspect.signature(_shared, eval_str=True).parameters
 
     def command(run: Run) -> Callable[..., None]:
-        common = [
-            one.replace(default=listen) if name == "listen" else one
-            for name, one in shared.items()
-            if name not in ("component", "nats") and (traces or name != "otlp_endpoint")
+        process = [
+            one.replace(default=listen) if one.name == "listen" else one
+            for one in parameters(_Process)
+            if traces or one.name != "otlp_endpoint"
         ]
 
         def start(**options: Any) -> None:
-            nats = taken_nats(options)
-            said = {one.name: options.pop(one.name) for one in common}
-            started = _shared(component=component, nats=nats, **said)
+            started = _started(component, options)
             tracing_to = exporting(
                 started.otlp_endpoint, service=f"makeway-{component}", instance=started.identity
             )
@@ -111,6 +87,13 @@ def service(component: str, *, listen: str, traces: bool = False) -> Callable[[R
                 fail(str(error))
             raise typer.Exit(code)
 
-        return with_options(start, run, [*NATS_PARAMETERS, *common])
+        shared = (
+            *parameters(NatsSettings, _NATS),
+            *parameters(ConfigSettings, _CONFIG),
+            *parameters(SignatureSettings, _SIGNATURES),
+            *parameters(KubeSettings),
+            *process,
+        )
+        return with_options(start, run, shared)
 
     return command
