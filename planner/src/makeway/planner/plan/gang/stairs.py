@@ -77,7 +77,7 @@ class Stairs:
         `evening`: pods go for an even spread, too. O(slots · nodes · most).
         """
         need, lacks, uses, candidates, violating = self._asked_of(cls, nodes, evening=evening)
-        freed = uses.sum(axis=1)
+        spare = uses.sum(axis=1) - lacks
         self.elements += 4 * CALLS + 4 * uses.size
         best: list[Ints] | None = None
         count: Ints = np.zeros(nodes.size, np.int64)
@@ -85,16 +85,14 @@ class Stairs:
         width = max(1, COLUMNS // max(1, nodes.size * max(1, need.size)))
         for first in range(1, most + 1, width):
             counts = np.repeat(np.arange(first, min(first + width, most + 1)), nodes.size)
-            times = counts.size // nodes.size
-            lack = np.tile(lacks, times) + need * counts
-            fits = np.asarray((lack <= np.tile(freed, times)).all(axis=0))
+            fits = np.asarray((need * counts <= np.tile(spare, counts.size // nodes.size)).all(axis=0))
             if not fits.any():
                 break
             wide = np.flatnonzero(fits)
+            at = wide % nodes.size
             self.elements += uses.shape[1] * (CALLS // 4 + counts.size + 4 * need.size * wide.size)
-            victims = np.zeros((uses.shape[1], counts.size), np.bool_)
-            victims[:, wide] = reprieve(uses, lack[:, wide], candidates, violating, wide % nodes.size)
-            terms = self._price(victims, np.tile(violating, times), np.tile(nodes, times))
+            victims = reprieve(uses, lacks[:, at] + need * counts[wide], candidates, violating, at)
+            terms = self._price(victims, violating[:, at], nodes[at], fits)
             counts, terms = _least_a_member(terms, fits, counts, nodes.size)
             if best is None:
                 best, count = terms, counts
@@ -229,7 +227,7 @@ class Stairs:
             candidates &= ~violating
             violating = np.zeros_like(candidates)
         rules = [rule for rule in model.rooms if rule.cls == cls]
-        use = [model.uses[asked[:, None, None], np.arange(candidates.shape[0])[:, None], nodes]]
+        use = [model.uses[:, :, nodes][asked]]
         take, lacks = [model.need[cls, asked]], [-self.room[asked[:, None], nodes]]
 
         def ask(rule: RoomRule | SpreadRule, once: int, room: Ints) -> None:
@@ -271,24 +269,24 @@ class Stairs:
                 violating = np.where(units == number, bad, violating)
         return violating
 
-    def _price(self, victims: Flags, violating: Flags, nodes: Ints) -> list[Ints]:
-        """Return the terms of the objective that add up, int64[M] each."""
-        found: list[Ints] = []
-        for term in self._terms:
-            broken: Ints = np.zeros(nodes.size, np.int64)
+    def _price(self, victims: Flags, violating: Flags, nodes: Ints, fits: Flags) -> list[Ints]:
+        """Return the terms of the objective that add up, int64[K] each: of nodes that fit, else 0.
+
+        `fits`: bool[K], which; the others are of these alone.
+        """
+        found = np.zeros((len(self._terms), fits.size), np.int64)
+        first = int(victims.any(axis=1).argmax()) if victims.size else 0
+        for at, term in enumerate(self._terms):
             if term == "budgets":
-                found.append((victims & violating).sum(axis=0, dtype=np.int64))
+                found[at, fits] = (victims & violating).sum(axis=0)
             elif term == "groups":
                 if self._has_units:
-                    broken = broken + (victims & self._lead[:, nodes]).sum(axis=0)
+                    found[at, fits] = (victims & self._lead[:, nodes]).sum(axis=0)
                 if self._has_gangs:
-                    broken = broken + (victims & self._breaking(nodes)).sum(axis=0)
-                found.append(broken)
+                    found[at, fits] += (victims & self._breaking(nodes)).sum(axis=0)
             else:
-                each = self._each[term][:, nodes]
-                counted = victims & each if each.dtype == np.bool_ else np.where(victims, each, 0)
-                found.append(counted.sum(axis=0, dtype=np.int64))
-        return found
+                found[at, fits] = (victims[first:] * self._each[term][first:, nodes]).sum(axis=0)
+        return [*found]
 
     def _breaking(self, nodes: Ints) -> Flags:
         """Return bool[D, M]: pods of gangs that can lose none more, and have not fallen below yet."""
