@@ -15,7 +15,8 @@ import nats.errors
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import StreamPosition
-from makeway.bus.nats.follow import Start, StreamMessage
+from makeway.bus.nats.follow import Start
+from makeway.bus.nats.jetstream import StoredMessage
 from makeway.bus.streams.configs import ACK_WAIT_SECONDS
 from makeway.bus.subjects import Subjects
 from protocol.loop import Process
@@ -326,7 +327,7 @@ class SimulatedBus(Bus):
         restarted: Callable[[], None] | None = None,
         reached: Callable[[StreamPosition], None] | None = None,
         **_: Any,
-    ) -> AsyncGenerator[StreamMessage]:
+    ) -> AsyncGenerator[StoredMessage]:
         """Read a stream, each message once and in order, late."""
         world, process = self._nats.world, self._process
         at, made = 0, self._nats.streams[stream].made
@@ -349,7 +350,7 @@ class SimulatedBus(Bus):
                         break
                     at += 1
                     if start.time is None or message.time >= start.time:
-                        yield StreamMessage(message.subject, message.sequence, message.time, message.data)
+                        yield StoredMessage(message.subject, message.sequence, message.time, message.data)
                     if reached is not None:
                         reached(StreamPosition(created=str(made), sequence=message.sequence))
                 continue

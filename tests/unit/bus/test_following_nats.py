@@ -17,7 +17,8 @@ from makeway.bus import metrics
 from makeway.bus.client import Bus
 from makeway.bus.messages import StreamPosition
 from makeway.bus.nats.batches import Batches
-from makeway.bus.nats.follow import Start, StreamMessage
+from makeway.bus.nats.follow import Start
+from makeway.bus.nats.jetstream import StoredMessage
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.service.orders.follower import OrderFollower
@@ -30,11 +31,11 @@ async def publish(bus: Bus, *uids: str) -> None:
         await bus.publish_order(make_order(uid), 0)
 
 
-def uid_of(message: StreamMessage) -> str:
+def uid_of(message: StoredMessage) -> str:
     return message.subject.rpartition(".")[2]
 
 
-async def take(messages: AsyncIterator[StreamMessage], count: int, seconds: float = 15) -> list[str]:
+async def take(messages: AsyncIterator[StoredMessage], count: int, seconds: float = 15) -> list[str]:
     async with asyncio.timeout(seconds):
         return [uid_of(await anext(messages)) for _ in range(count)]
 

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders_bus import NOW
+from makeway.bus.nats.jetstream import StoredMessage
 from makeway.bus.nats.tolerant import readable
 from makeway.bus.streams import quarantine
-from makeway.bus.streams.quarantine import QuarantinedMessage, RawMessage
+from makeway.bus.streams.quarantine import QuarantinedMessage
 
 
 def parked(data: bytes = b"{", **changes: object) -> QuarantinedMessage:
@@ -29,8 +30,8 @@ def parked(data: bytes = b"{", **changes: object) -> QuarantinedMessage:
     return QuarantinedMessage(**{**message, **changes})  # type: ignore[arg-type]
 
 
-def raw(number: int, headers: dict[str, str], data: bytes = b"") -> RawMessage:
-    return RawMessage("makeway.v1.quarantine.evictor", number, NOW, headers, data)
+def raw(number: int, headers: dict[str, str], data: bytes = b"") -> StoredMessage:
+    return StoredMessage("makeway.v1.quarantine.evictor", number, NOW, data, headers)
 
 
 def test_what_is_parked_reads_back() -> None:

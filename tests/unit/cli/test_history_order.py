@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from builders_bus import make_decision, make_order, make_outcome
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import EvictionOrder, Outcome
-from makeway.bus.nats.follow import StreamMessage
+from makeway.bus.nats.jetstream import StoredMessage
 from makeway.cli.history.order import HOLD, Causes
 from makeway.cli.history.streams import entry_of
 
@@ -73,7 +73,7 @@ def test_nothing_is_held_longer_than_the_hold_once_time_has_passed() -> None:
 
 
 def test_what_cannot_be_read_is_told_with_its_place_and_its_text() -> None:
-    stored = StreamMessage(subject="s", sequence=3, time=AT, headers={}, data=b"\x1b[31m\n")
+    stored = StoredMessage(subject="s", sequence=3, time=AT, headers={}, data=b"\x1b[31m\n")
 
     plain = entry_of("order", stored).plain()
 

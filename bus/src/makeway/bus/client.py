@@ -16,8 +16,8 @@ from makeway.bus.components import Components
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import StreamPosition
 from makeway.bus.nats.connection import Connection, ConnectionTimings
-from makeway.bus.nats.follow import Follower, Start, StreamMessage, follow
-from makeway.bus.nats.jetstream import API, JetStream, JetStreamError, translated
+from makeway.bus.nats.follow import Follower, Start, follow
+from makeway.bus.nats.jetstream import API, JetStream, JetStreamError, StoredMessage, translated
 from makeway.bus.nats.login import Login
 from makeway.bus.nats.serving import Responder, serve
 from makeway.bus.nats.user_key import KeyLogin
@@ -285,7 +285,7 @@ class Bus(Records):
         stop_at_end: bool = False,
         restarted: Callable[[], None] | None = None,
         reached: Callable[[StreamPosition], None] | None = None,
-    ) -> AsyncGenerator[StreamMessage]:
+    ) -> AsyncGenerator[StoredMessage]:
         """Read a stream in order, each message once, across reconnections; as `makeway.bus.nats.follow`.
 
         `stream`: its name, as in `bus.subjects.orders_stream`. `subjects`: only these, wildcards allowed; all

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -64,17 +64,6 @@ class Start:
         return cls("by_start_sequence", sequence=max(sequence, 1))
 
 
-@dataclass(frozen=True)
-class StreamMessage:
-    """A message of a stream."""
-
-    subject: str
-    sequence: int
-    time: datetime
-    data: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
 class Follower:
     """One reader of one stream; see `follow`. `passing`: subject that it may subscribe to as a wake-up.
 
@@ -119,7 +108,7 @@ class Follower:
         await self._look_at_stream()
         self._trouble = ""
 
-    async def read(self) -> tuple[list[StreamMessage], bool]:
+    async def read(self) -> tuple[list[StoredMessage], bool]:
         """Return the next messages that were asked for, and whether there are no more at the moment.
 
         Raises:
@@ -129,7 +118,7 @@ class Follower:
             await self._look_at_stream()
         batch, more = await self._batches.get(self._request())
         self._found += len(batch)
-        return [_message(one) for one in batch if self._wanted(one)], not more
+        return [one for one in batch if self._wanted(one)], not more
 
     async def wait(self) -> None:
         """Wait until there may be more."""
@@ -198,17 +187,13 @@ class Follower:
         self._created, self._end = created, last
 
 
-def _message(stored: StoredMessage) -> StreamMessage:
-    return StreamMessage(stored.subject, stored.sequence, stored.time, stored.data, stored.headers)
-
-
 async def follow(
     follower: Follower,
     *,
     caught_up: asyncio.Event | None = None,
     at_end: Callable[[float], None] | None = None,
     stop_at_end: bool = False,
-) -> AsyncGenerator[StreamMessage]:
+) -> AsyncGenerator[StoredMessage]:
     """Every message from the start on, for ever, or until there is none left.
 
     `caught_up` is set when all that was there at the beginning has been yielded *and* the caller has

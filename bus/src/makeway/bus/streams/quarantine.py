@@ -8,12 +8,12 @@ again from here: a preemptor whose order was put aside is planned for again.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from makeway.bus.nats.jetstream import MSG_ID
+from makeway.bus.nats.jetstream import MSG_ID, StoredMessage
 
 SUBJECT: Final = "Makeway-Subject"
 STREAM: Final = "Makeway-Stream"
@@ -95,18 +95,7 @@ def safe(text: str, limit: int = _MAX_TEXT) -> str:
     return escaped[:limit].strip()
 
 
-@dataclass(frozen=True)
-class RawMessage:
-    """A message of the quarantine's stream as it is read."""
-
-    subject: str
-    sequence: int
-    time: datetime
-    headers: Mapping[str, str]
-    data: bytes
-
-
-def entries(messages: Iterable[RawMessage]) -> list[QuarantineEntry]:
+def entries(messages: Iterable[StoredMessage]) -> list[QuarantineEntry]:
     """What the quarantine holds, oldest first; O(messages). What is not of makeway's making is left out."""
     return [
         QuarantineEntry(number=raw.sequence, parked_at=raw.time, message=_parked(raw))
@@ -115,7 +104,7 @@ def entries(messages: Iterable[RawMessage]) -> list[QuarantineEntry]:
     ]
 
 
-def _parked(raw: RawMessage) -> QuarantinedMessage:
+def _parked(raw: StoredMessage) -> QuarantinedMessage:
     try:
         published = datetime.fromisoformat(raw.headers.get(PUBLISHED, ""))
     except ValueError:
@@ -134,6 +123,6 @@ def _parked(raw: RawMessage) -> QuarantinedMessage:
     )
 
 
-def _number(raw: RawMessage, header: str) -> int:
+def _number(raw: StoredMessage, header: str) -> int:
     text = raw.headers.get(header, "")
     return int(text) if text.isdecimal() and len(text) < 20 else 0

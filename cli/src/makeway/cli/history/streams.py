@@ -14,8 +14,8 @@ import msgspec
 from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.errors import Malformed, StreamConflict
-from makeway.bus.nats.follow import Start, StreamMessage
-from makeway.bus.nats.jetstream import JetStreamError
+from makeway.bus.nats.follow import Start
+from makeway.bus.nats.jetstream import JetStreamError, StoredMessage
 from makeway.cli.history.order import HOLD, Causes
 
 _WAITING = 1000
@@ -31,7 +31,7 @@ class StreamEntry:
     kind: what its stream holds: decision, order or outcome. at: when it was written, by its writer.
     """
 
-    stored: StreamMessage
+    stored: StoredMessage
     kind: str
     at: datetime
     content: codec.StreamMessage | Malformed
@@ -52,7 +52,7 @@ class StreamEntry:
         return found
 
 
-def entry_of(kind: str, stored: StreamMessage) -> StreamEntry:
+def entry_of(kind: str, stored: StoredMessage) -> StreamEntry:
     """Decode a message; never raises for what is in it. Pure."""
     try:
         envelope, content = codec.unwrap(stored.data)
@@ -126,8 +126,8 @@ async def _last_sequences(bus: Bus) -> dict[str, int]:
 
 
 async def _merged(
-    iterators: Mapping[str, AsyncIterator[StreamMessage]],
-) -> AsyncIterator[tuple[str, StreamMessage]]:
+    iterators: Mapping[str, AsyncIterator[StoredMessage]],
+) -> AsyncIterator[tuple[str, StoredMessage]]:
     """Merge iterators that are each ordered by time, holding one message of each."""
     heads = {kind: await anext(iterator, None) for kind, iterator in iterators.items()}
     while waiting := {kind: head for kind, head in heads.items() if head is not None}:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from makeway.bus.client import Bus
 from makeway.bus.nats.follow import Start
 from makeway.bus.streams import quarantine
-from makeway.bus.streams.quarantine import QuarantineEntry, RawMessage
+from makeway.bus.streams.quarantine import QuarantineEntry
 from makeway.cli.ages import age
 from makeway.cli.tables import Column
 from makeway.core.k8s.times import api_time
@@ -31,8 +31,7 @@ async def unreadable(bus: Bus, since: datetime | None) -> list[QuarantineEntry]:
     """Return what was put aside since a moment, the oldest first. Raises BusError."""
     start = Start.at_time(since) if since else Start.beginning()
     followed = bus.follow(bus.subjects.quarantine_stream, start=start, stop_at_end=True)
-    raws = [RawMessage(m.subject, m.sequence, m.time, m.headers, m.data) async for m in followed]
-    return quarantine.entries(raws)
+    return quarantine.entries([message async for message in followed])
 
 
 def cells(entry: QuarantineEntry, now: datetime) -> tuple[str, ...]:

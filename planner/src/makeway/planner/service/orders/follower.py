@@ -12,7 +12,8 @@ import structlog
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, Outcome, StreamPosition
-from makeway.bus.nats.follow import Start, StreamMessage
+from makeway.bus.nats.follow import Start
+from makeway.bus.nats.jetstream import StoredMessage
 from makeway.bus.signing.signatures import FAILURES
 from makeway.bus.streams.quarantine import QuarantinedMessage
 from makeway.planner.metrics import PlannerMetrics
@@ -113,7 +114,7 @@ class OrderFollower:
     def _read_outcomes(self, position: StreamPosition) -> None:
         self._ledger.outcomes_read = position
 
-    def _ordered(self, message: StreamMessage) -> None:
+    def _ordered(self, message: StoredMessage) -> None:
         order = self._bus.signatures.order(message.data, message.subject)
         if message.subject != (self._bus.subjects.order(order) or message.subject):
             raise MisroutedError(f"order {order.order_id} is on another subject than its own")
@@ -124,7 +125,7 @@ class OrderFollower:
         else:
             self._ledger.voided(order, order.void)
 
-    def _ended(self, message: StreamMessage) -> None:
+    def _ended(self, message: StoredMessage) -> None:
         outcome = self._bus.signatures.outcome(message.data, message.subject)
         if message.subject != self._bus.subjects.outcome(outcome.order_id):
             raise MisroutedError(f"an outcome of {outcome.order_id}")
@@ -135,9 +136,9 @@ class OrderFollower:
 
     async def _each(
         self,
-        messages: AsyncIterator[StreamMessage],
+        messages: AsyncIterator[StoredMessage],
         source: str,
-        note: Callable[[StreamMessage], None],
+        note: Callable[[StoredMessage], None],
         aside: str = "",
     ) -> None:
         async for message in messages:
@@ -161,7 +162,7 @@ class OrderFollower:
             self._skipped.add(source)
             _log.warning("old_messages_unverified", source=source, reason=reason)
 
-    def _complain(self, message: StreamMessage, source: str, reason: str, detail: str, aside: str) -> None:
+    def _complain(self, message: StoredMessage, source: str, reason: str, detail: str, aside: str) -> None:
         self._metrics.decode_errors.labels(source).inc()
         _log.warning("message_malformed", source=source, sequence=message.sequence, reason=reason)
         # Full only in a flood; the stream keeps the message, and the next planner meets it again.
