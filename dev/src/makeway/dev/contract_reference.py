@@ -130,97 +130,79 @@ def asyncapi() -> dict[str, Any]:
         "defaultContentType": "application/json",
         "channels": {
             "plan": _channel(
-                subjects.plan,
-                "Questions to the leading planner; the first answer counts.",
-                {},
-                ["planRequest"],
+                subjects.plan, "Questions to the leading planner; the first answer counts.", "planRequest"
             ),
-            "planReply": {
-                "address": None,
-                "description": "The reply subject of the question.",
-                "messages": {"planReply": _ref("messages", "planReply")},
-            },
+            "planReply": _reply_channel("planReply"),
             "verifiedPlan": _channel(
                 subjects.verify,
                 "The same questions to a shadow scheduler, which answers what its filters have verified.",
-                {},
-                ["planRequest"],
+                "planRequest",
             ),
             "groupPlan": _channel(
                 subjects.plan_group,
                 "Questions about pod groups to the leading planner; the first answer counts.",
-                {},
-                ["groupPlanRequest"],
+                "groupPlanRequest",
             ),
-            "groupPlanReply": {
-                "address": None,
-                "description": "The reply subject of the question.",
-                "messages": {"groupPlanReply": _ref("messages", "groupPlanReply")},
-            },
+            "groupPlanReply": _reply_channel("groupPlanReply"),
             "commits": _channel(
                 subjects.commit,
                 "Bridges' questions to the leading planner to store an order; every planner has one answer.",
-                {},
-                ["commit"],
+                "commit",
             ),
-            "commitReply": {
-                "address": None,
-                "description": "The reply subject of the question.",
-                "messages": {"commitReply": _ref("messages", "commitReply")},
-            },
+            "commitReply": _reply_channel("commitReply"),
             "podOrders": _channel(
                 f"{subjects.prefix}.v1.orders.pod.{{preemptorUid}}",
                 "Eviction orders of a pod. One is live at a time: published with "
                 "`Nats-Expected-Last-Subject-Sequence` of the last, whose outcome the writer has read. "
                 + kept(subjects.orders_stream),
-                {"preemptorUid": "UID of the pod that room is made for."},
-                ["order"],
+                "order",
+                "UID of the pod that room is made for.",
             ),
             "groupOrders": _channel(
                 f"{subjects.prefix}.v1.orders.group.{{groupUid}}",
                 "Eviction orders of a PodGroup, one live at a time as those of a pod. "
                 + kept(subjects.orders_stream),
-                {"groupUid": "UID of the PodGroup that room is made for."},
-                ["order"],
+                "order",
+                "UID of the PodGroup that room is made for.",
             ),
             "quotaOrders": _channel(
                 f"{subjects.prefix}.v1.orders.quota.{{queueHash}}",
                 "Eviction orders of a queue whose quota was lowered. " + kept(subjects.orders_stream),
-                {"queueHash": "Hash of the queue's path."},
-                ["order"],
+                "order",
+                "Hash of the queue's path.",
             ),
             "begun": _channel(
                 f"{subjects.prefix}.v1.begun.{{orderId}}",
                 "That an order begins to delete pods of units, which go whole. "
                 + kept(subjects.begun_stream),
-                {"orderId": "Id of the order."},
-                ["begun"],
+                "begun",
+                "Id of the order.",
             ),
             "outcomes": _channel(
                 f"{subjects.prefix}.v1.outcomes.{{orderId}}",
                 "The one outcome of an order: published with `Nats-Expected-Last-Subject-Sequence: 0`. "
                 + kept(subjects.outcomes_stream),
-                {"orderId": "Id of the order."},
-                ["outcome"],
+                "outcome",
+                "Id of the order.",
             ),
             "decisions": _channel(
                 f"{subjects.prefix}.v1.decisions.pod.{{preemptorUid}}",
                 "Decision records. " + kept(subjects.decisions_stream),
-                {"preemptorUid": "UID of the pod that was asked about."},
-                ["decision"],
+                "decision",
+                "UID of the pod that was asked about.",
             ),
             "groupDecisions": _channel(
                 f"{subjects.prefix}.v1.decisions.group.{{groupUid}}",
                 "Decision records of kind group. " + kept(subjects.decisions_stream),
-                {"groupUid": "UID of the PodGroup that was asked about."},
-                ["decision"],
+                "decision",
+                "UID of the PodGroup that was asked about.",
             ),
             "comparisons": _channel(
                 f"{subjects.prefix}.v1.decisions.comparison.{{preemptorUid}}",
                 "What DefaultPreemption did beside what makeway would have done, in mode observe. "
                 + kept(subjects.decisions_stream),
-                {"preemptorUid": "UID of the pod that both were asked about."},
-                ["comparison"],
+                "comparison",
+                "UID of the pod that both were asked about.",
             ),
             "recordings": {
                 "address": f"{subjects.prefix}.v1.recordings.{{recording}}",
@@ -230,63 +212,48 @@ def asyncapi() -> dict[str, Any]:
                 "parameters": {"recording": {"description": "Name of the recording, as decisions have it."}},
                 "messages": {"recording": {"contentType": "application/octet-stream"}},
             },
-            "quarantine": {
-                "address": f"{subjects.prefix}.v1.quarantine.{{component}}",
-                "description": "Messages that a component could not read or carry out, with the original's "
-                "bytes as payload; see `makeway history --unreadable`. " + kept(subjects.quarantine_stream),
-                "parameters": {"component": {"description": "Who put them aside: evictor or planner."}},
-                "messages": {"parked": _ref("messages", "parked")},
-            },
+            "quarantine": _channel(
+                f"{subjects.prefix}.v1.quarantine.{{component}}",
+                "Messages that a component could not read or carry out, with the original's bytes as payload; "
+                "see `makeway history --unreadable`. " + kept(subjects.quarantine_stream),
+                "parked",
+                "Who put them aside: evictor or planner.",
+            ),
             "control": _channel(
                 subjects.control,
                 "Modes, limits and queues in force, as the leading planner says. Published with "
                 "`Nats-Expected-Last-Subject-Sequence` of the last. " + kept(subjects.control_stream),
-                {},
-                ["control"],
+                "control",
             ),
             "status": _channel(
                 subjects.status,
                 "Asks every component how it is; the question is empty, and all answer. Not stored.",
-                {},
-                ["statusQuestion"],
+                "statusQuestion",
             ),
-            "statusReply": {
-                "address": None,
-                "description": "The reply subject of the question: an answer from each component.",
-                "messages": {"componentStatus": _ref("messages", "componentStatus")},
-            },
+            "statusReply": _reply_channel("componentStatus", ": an answer from each component"),
             "repairs": _channel(
                 subjects.repairs,
                 "Pods that may carry a mark left behind; queue group `evictor`. Neither stored nor answered.",
-                {},
-                ["repairProposal"],
+                "repairProposal",
             ),
         },
         "operations": {
-            "askPlanner": {
-                "action": "send",
-                "channel": _channel_ref("plan"),
-                "summary": "The scheduler plugin asks which pods would make room.",
-                "reply": {"channel": _channel_ref("planReply")},
-            },
-            "askShadow": {
-                "action": "send",
-                "channel": _channel_ref("verifiedPlan"),
-                "summary": "The nominator asks which pods would make room, with a scheduler's filters.",
-                "reply": {"channel": _channel_ref("planReply")},
-            },
-            "askPlannerAboutGroup": {
-                "action": "send",
-                "channel": _channel_ref("groupPlan"),
-                "summary": "The scheduler plugin asks which pods would make room for a pod group.",
-                "reply": {"channel": _channel_ref("groupPlanReply")},
-            },
-            "askForOrder": {
-                "action": "send",
-                "channel": _channel_ref("commits"),
-                "summary": "A bridge asks for the order of a pod or group that it has nominated.",
-                "reply": {"channel": _channel_ref("commitReply")},
-            },
+            "askPlanner": _ask("plan", "planReply", "The scheduler plugin asks which pods would make room."),
+            "askShadow": _ask(
+                "verifiedPlan",
+                "planReply",
+                "The nominator asks which pods would make room, with a scheduler's filters.",
+            ),
+            "askPlannerAboutGroup": _ask(
+                "groupPlan",
+                "groupPlanReply",
+                "The scheduler plugin asks which pods would make room for a pod group.",
+            ),
+            "askForOrder": _ask(
+                "commits",
+                "commitReply",
+                "A bridge asks for the order of a pod or group that it has nominated.",
+            ),
             "commitPodOrder": _send("podOrders", "The planner stores an order for a pod."),
             "commitGroupOrder": _send("groupOrders", "The planner stores an order for a PodGroup."),
             "commitQuotaOrder": _send("quotaOrders", "The planner stores an order of a quota."),
@@ -299,12 +266,9 @@ def asyncapi() -> dict[str, Any]:
             "learnOutcome": _receive("outcomes", "The scheduler plugin and the planner learn of the end."),
             "recordDecision": _send("decisions", "The planner records a plan or a refusal."),
             "recordComparison": _send("comparisons", "The planner records how the two choices compare."),
-            "askStatus": {
-                "action": "send",
-                "channel": _channel_ref("status"),
-                "summary": "`makeway mode` and `makeway check` ask every component.",
-                "reply": {"channel": _channel_ref("statusReply")},
-            },
+            "askStatus": _ask(
+                "status", "statusReply", "`makeway mode` and `makeway check` ask every component."
+            ),
             "putAside": _send("quarantine", "An evictor or a planner puts a message aside."),
             "setControl": _send("control", "The leading planner says what is in force."),
             "followControl": _receive("control", "The scheduler plugin and the evictors follow it."),
@@ -338,14 +302,16 @@ def asyncapi() -> dict[str, Any]:
     }
 
 
-def _channel(
-    address: str, description: str, parameters: dict[str, str], messages: list[str]
-) -> dict[str, Any]:
+def _channel(address: str | None, description: str, message: str, parameter: str = "") -> dict[str, Any]:
+    """`parameter`: what the one in the address is, where it has one."""
     channel: dict[str, Any] = {"address": address, "description": description}
-    if parameters:
-        channel["parameters"] = {name: {"description": text} for name, text in parameters.items()}
-    channel["messages"] = {name: _ref("messages", name) for name in messages}
-    return channel
+    for name in re.findall(r"\{(\w+)\}", address or ""):
+        channel["parameters"] = {name: {"description": parameter}}
+    return {**channel, "messages": {message: _ref("messages", message)}}
+
+
+def _reply_channel(message: str, more: str = "") -> dict[str, Any]:
+    return _channel(None, f"The reply subject of the question{more}.", message)
 
 
 def _ref(section: str, name: str) -> dict[str, str]:
@@ -358,6 +324,10 @@ def _channel_ref(name: str) -> dict[str, str]:
 
 def _send(channel: str, summary: str) -> dict[str, Any]:
     return {"action": "send", "channel": _channel_ref(channel), "summary": summary}
+
+
+def _ask(channel: str, reply: str, summary: str) -> dict[str, Any]:
+    return {**_send(channel, summary), "reply": {"channel": _channel_ref(reply)}}
 
 
 def _receive(channel: str, summary: str) -> dict[str, Any]:
