@@ -214,8 +214,8 @@ def asyncapi() -> dict[str, Any]:
             },
             "quarantine": _channel(
                 f"{subjects.prefix}.v1.quarantine.{{component}}",
-                "Messages that a component could not read or carry out, with the original's bytes as payload; "
-                "see `makeway history --unreadable`. " + kept(subjects.quarantine_stream),
+                "Messages that a component could not read or carry out, with the original's bytes as "
+                "payload; see `makeway history --unreadable`. " + kept(subjects.quarantine_stream),
                 "parked",
                 "Who put them aside: evictor or planner.",
             ),

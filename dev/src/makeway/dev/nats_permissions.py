@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from makeway.bus.streams.configs import EVICTOR_CONSUMER
+from makeway.bus.streams.configs import EVICTOR_CONSUMER, epochs_config, stream_configs
 from makeway.bus.streams.named_consumers import STREAMS, NamedConsumer, stream_of
 from makeway.bus.subjects import OTHER_ACCOUNT, PEOPLE, READER, Subjects, inbox
 
@@ -234,16 +234,7 @@ def _views(user: str) -> bool:
 
 
 def _streams(subjects: Subjects) -> tuple[str, ...]:
-    return (
-        subjects.orders_stream,
-        subjects.begun_stream,
-        subjects.outcomes_stream,
-        subjects.decisions_stream,
-        subjects.control_stream,
-        subjects.quarantine_stream,
-        subjects.recordings_stream,
-        f"KV_{subjects.epochs_bucket}",
-    )
+    return tuple(config["name"] for config in (*stream_configs(subjects), epochs_config(subjects)))
 
 
 def _reads_all(subjects: Subjects) -> tuple[str, ...]:
