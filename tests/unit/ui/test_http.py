@@ -173,6 +173,16 @@ async def test_only_the_pages_own_files_can_be_read(
         assert (await got(client, f"{address}{path}"))[0] == 404, path
 
 
+async def test_long_answers_are_compressed_and_what_changes_is_sent_as_it_comes(
+    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession
+) -> None:
+    _, address = page
+    for path, encoding in (("/static/app.js", "gzip"), ("/livez", None), ("/api/events", None)):
+        headers = {**BEARER, "Accept-Encoding": "gzip"}
+        async with client.get(f"{address}{path}", headers=headers) as response:
+            assert (response.status, response.headers.get("Content-Encoding")) == (200, encoding), path
+
+
 def test_no_file_names_another_host_or_has_a_script_or_style_in_its_text() -> None:
     assets = load_assets()
     assert {"index.html", "login.html", "app.js", "app.css", "views/cluster.js"} <= assets.keys()

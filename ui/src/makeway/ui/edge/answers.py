@@ -1,25 +1,17 @@
-"""Answers as JSON, compressed where they are long, and errors in a sentence."""
+"""Answers as JSON, and errors in a sentence."""
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
 
-_WORTH_COMPRESSING: Final = 2048
 
-
-def json_answer(value: Any, request: Request) -> Response:
+def json_answer(value: Any) -> Response:
     """Return a value as JSON."""
-    body = msgspec.json.encode(value)
-    if len(body) < _WORTH_COMPRESSING or "gzip" not in request.headers.get("accept-encoding", ""):
-        return Response(body, media_type="application/json")
-    headers = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
-    return Response(gzip.compress(body, 1), media_type="application/json", headers=headers)
+    return Response(msgspec.json.encode(value), media_type="application/json")
 
 
 def failed(status: int, why: str, headers: Mapping[str, str] | None = None) -> Response:

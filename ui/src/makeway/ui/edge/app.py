@@ -16,6 +16,8 @@ from urllib.parse import parse_qs, parse_qsl, urlencode
 import msgspec
 import structlog
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -87,7 +89,8 @@ def page_app(site: Site, sources: Sources) -> App:
         Route("/logout", page.logout, methods=["POST"]),
         Route(LIVE, page.live),
     ]
-    return Guard(Starlette(routes=routes), site.hosts, live=(LIVE,))
+    compressed = Middleware(GZipMiddleware, minimum_size=2048, compresslevel=5)
+    return Guard(Starlette(routes=routes, middleware=[compressed]), site.hosts, live=(LIVE,))
 
 
 class _Page:
@@ -199,15 +202,9 @@ class _Page:
         asset: Asset | None = self._assets.get(name)
         if asset is None:
             return failed(HTTPStatus.NOT_FOUND, "There is no such file.")
-        headers = {"ETag": asset.tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+        headers = {"ETag": asset.tag, "Cache-Control": "no-cache"}
         if request.headers.get("if-none-match") == asset.tag:
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-        if "gzip" in request.headers.get("accept-encoding", ""):
-            return Response(
-                asset.compressed,
-                headers={**headers, "Content-Encoding": "gzip"},
-                media_type=asset.content_type,
-            )
         return Response(asset.body, headers=headers, media_type=asset.content_type)
 
     # --------------------------------------------------------------------------------------- data
@@ -215,23 +212,23 @@ class _Page:
     async def session(self, request: Request) -> Response:
         """Who looks, and whether they can log out."""
         admission = await self._review(request)
-        return json_answer({"user": admission.user, "form": self._site.gate.form}, request)
+        return json_answer({"user": admission.user, "form": self._site.gate.form})
 
     async def mode(self, request: Request) -> Response:
         """Whether pods are evicted now."""
-        return json_answer(self._sources.acting(), request)
+        return json_answer(self._sources.acting())
 
     async def now(self, request: Request) -> Response:
         """What goes on now."""
         window = _WINDOWS.get(request.query_params.get("window", ""), _WINDOWS["1h"])
         namespace = request.query_params.get("namespace", "")
         found = self._sources.now(timedelta(seconds=window), namespace, datetime.now(UTC))
-        return json_answer(found, request)
+        return json_answer(found)
 
     async def timeline(self, request: Request) -> Response:
         """A page of entries, the newest first."""
         before = _number(request.query_params.get("before", "0"))
-        return json_answer(self._sources.reader.timeline.page(before, _PAGE), request)
+        return json_answer(self._sources.reader.timeline.page(before, _PAGE))
 
     async def events(self, request: Request) -> Response:
         """Tell what changes since a revision, as server-sent events, as long as the browser listens."""
@@ -278,38 +275,36 @@ class _Page:
 
     async def story(self, request: Request) -> Response:
         """All that is known of a pod, an order or a decision."""
-        return json_answer(await self._sources.story(request.query_params.get("what", "")), request)
+        return json_answer(await self._sources.story(request.query_params.get("what", "")))
 
     async def cluster(self, request: Request) -> Response:
         """The grid of nodes."""
         label = request.query_params.get("by", "")[:316]
-        return json_answer(await self._sources.cluster.grid(label), request)
+        return json_answer(await self._sources.cluster.grid(label))
 
     async def node(self, request: Request) -> Response:
         """One node in full."""
         name = request.query_params.get("name", "")[:253]
         found = await self._sources.cluster.node(name)
-        return (
-            json_answer(found, request) if found else failed(HTTPStatus.NOT_FOUND, "There is no such node.")
-        )
+        return json_answer(found) if found else failed(HTTPStatus.NOT_FOUND, "There is no such node.")
 
     async def pending(self, request: Request) -> Response:
         """What stands in the way of a pending pod."""
-        return json_answer(await self._sources.standing(request.query_params.get("pod", "")), request)
+        return json_answer(await self._sources.standing(request.query_params.get("pod", "")))
 
     async def queues(self, request: Request) -> Response:
         """The tree of queues."""
-        return json_answer(await self._sources.queues(), request)
+        return json_answer(await self._sources.queues())
 
     async def observed(self, request: Request) -> Response:
         """What comparing has found."""
-        return json_answer(self._sources.observed(_PAGE), request)
+        return json_answer(self._sources.observed(_PAGE))
 
     async def simulate(self, request: Request) -> Response:
         """What would become of pods."""
         asked = msgspec.json.decode(await request.body(), type=_Simulated)
         pods = await self._sources.simulate(asked.manifest, asked.namespace)
-        return json_answer({"pods": pods}, request)
+        return json_answer({"pods": pods})
 
 
 class _Simulated(msgspec.Struct):

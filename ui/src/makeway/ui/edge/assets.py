@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,10 +19,9 @@ _TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file: what it holds, as it is and compressed, of which type, and a tag that changes with it."""
+    """A file: what it holds, of which type, and a tag that changes with it."""
 
     body: bytes
-    compressed: bytes
     content_type: str
     tag: str
 
@@ -42,5 +40,5 @@ def _loaded(directory: Traversable, prefix: str) -> list[tuple[str, Asset]]:
         elif (content_type := _TYPES.get(name[name.rfind(".") :])) is not None:
             body = one.read_bytes()
             tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
-            found.append((name, Asset(body, gzip.compress(body, 9, mtime=0), content_type, tag)))
+            found.append((name, Asset(body, content_type, tag)))
     return found
