@@ -145,6 +145,15 @@ def widest_first(snapshot: Snapshot, rows: Ints) -> Ints:
     return rows[np.argsort((_MOST_UINT16 - count).astype(np.uint16), kind="stable")]
 
 
+def without(snapshot: Snapshot, rows: Ints, others: Ints) -> Ints:
+    """Return rows without some others, in their order. O(nodes)."""
+    if not others.size:
+        return rows
+    left = np.ones(snapshot.columns.nodes, np.bool_)
+    left[others] = False
+    return rows[left[rows]]
+
+
 def _starts(count: Ints, start: int) -> list[int]:
     """Return where batches begin of nodes with ever fewer pods, the first of which is number `start`."""
     spared = np.arange(count.size, 0, -1) * (count[0] - count)

@@ -128,6 +128,10 @@ class NodeScoreCache:
             self._keys[_LOST_WORK, at], self._rate[at] = losses.base, losses.rate
             self._until[at] = np.minimum(self._until[at], losses.until)
 
+    def forget(self, rows: Ints) -> None:
+        """Have some rows looked at again."""
+        self._seen[rows] = _NEVER
+
     def best(self, snapshot: Snapshot, rows: Ints, most: int, lost_work: LostWorkOf | None) -> Ints:
         """Return rows to look at in full: of some the open ones, and the best of those that are helped.
 

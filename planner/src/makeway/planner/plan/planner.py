@@ -13,7 +13,7 @@ import numpy as np
 
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.resources import is_extended
-from makeway.planner.plan.batch import BATCH_NODES, NodeBatch, overlay, widest_first
+from makeway.planner.plan.batch import BATCH_NODES, NodeBatch, overlay, widest_first, without
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.candidates import EvaluatedBatch, best_candidates
 from makeway.planner.plan.constraints.budgets import debits_before
@@ -313,13 +313,23 @@ class Evaluator:
         """Look at some nodes as the request changes them."""
         return [self.evaluate_batch(batch) for batch in self._overlay.batches(rows)]
 
-    def _scored(self, rows: Ints) -> Iterator[EvaluatedBatch]:
-        """Look at some nodes for their scores. Of a node that is looked at twice the second time counts."""
-        alone = not (len(self._snapshot.groups) or self.queues.margins or self._layers.required_affinity)
+    def _score(self, scores: NodeScoreCache, rows: Ints) -> Ints:
+        """Look at some nodes for their scores; return which are to be looked at in full nevertheless, if few.
+
+        Together with the best ones they cost less than in a batch of their own.
+        """
+        micros, snapshot = microseconds(self._now), self._snapshot
+        alone = not (len(snapshot.groups) or self.queues.margins or self._layers.required_affinity)
         if alone and (batch := last_pods(self._overlay, rows, self.question.needs, self._devices)).rows.size:
-            yield (evaluated := self.evaluate_batch(batch))
-            rows = _without(self._snapshot, rows, batch.rows[decided(evaluated)])
-        yield from self.evaluate(rows)
+            evaluated = self.evaluate_batch(batch)
+            scores.put(snapshot, batch, evaluated.found, micros)
+            rows = without(snapshot, rows, batch.rows[decided(evaluated)])
+            scores.forget(rows)
+            if rows.size <= BATCH_NODES:
+                return rows
+        for evaluated in self.evaluate(rows):
+            scores.put(snapshot, evaluated.batch, evaluated.found, micros)
+        return rows[:0]
 
     def evaluate_few(self, rows: Ints, at_most: int) -> EvaluatedNodes | None:
         """Look at the nodes of some rows that matter: what has changed, what is open, and the best.
@@ -351,13 +361,12 @@ class Evaluator:
             chunk = min(CHUNK_NODES, at_most)
             if stale.size > chunk:
                 stale = widest_first(snapshot, stale)
-            for first in range(0, min(stale.size, at_most), chunk):
-                for evaluated in self._scored(stale[first : first + chunk]):
-                    scores.put(snapshot, evaluated.batch, evaluated.found, micros)
+            firsts = range(0, min(stale.size, at_most), chunk)
+            left = [self._score(scores, stale[first : first + chunk]) for first in firsts]
             if stale.size > at_most:
                 return None
-            stale = stale[:0]
-        known = _without(snapshot, rows, stale)
+            stale = np.concatenate(left)
+        known = without(snapshot, rows, stale)
         best = scores.best(snapshot, known, self.question.max_candidates + 1, self._lost_work)
         chosen = np.concatenate([stale, best])
         batches = self.evaluate(chosen)
@@ -417,15 +426,6 @@ class Evaluator:
         evaluated = self.evaluate_batch(self._overlay.batch(looked_at))
         told = [diagnosis.near_node(evaluated, place) for place in range(near.size)]
         return told, evaluated.sample(near.size) if sample.size else None
-
-
-def _without(snapshot: Snapshot, rows: Ints, others: Ints) -> Ints:
-    """Return rows without some others, in their order. O(nodes)."""
-    if not others.size:
-        return rows
-    left = np.ones(snapshot.columns.nodes, np.bool_)
-    left[others] = False
-    return rows[left[rows]]
 
 
 def modelled(snapshot: Snapshot, needs: Mapping[str, int]) -> tuple[dict[str, int], str, tuple[str, ...]]:
