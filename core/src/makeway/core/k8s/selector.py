@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from makeway.core.k8s.names import is_label_value, is_qualified_name
@@ -23,11 +23,16 @@ class Requirement:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Report whether the labels meet it. An absent label meets NotIn."""
-        if self.operator == "In":
-            return labels.get(self.key) in self.values
-        if self.operator == "NotIn":
-            return labels.get(self.key) not in self.values
-        return (self.key in labels) == (self.operator == "Exists")
+        return meets(labels, self.key, self.operator, self.values)
+
+
+def meets(labels: Mapping[str, str], key: str, operator: str, values: Collection[str]) -> bool:
+    """Report whether labels meet one condition, as a `Requirement` does. O(values)."""
+    if operator == "In":
+        return labels.get(key) in values
+    if operator == "NotIn":
+        return labels.get(key) not in values
+    return (key in labels) == (operator == "Exists")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from makeway.core.k8s.importance import NOT_STARTED
-from makeway.core.k8s.selector import Requirement
+from makeway.core.k8s.selector import meets
 from makeway.core.policy.exemption import (
     ANY_PREEMPTOR,
     FOREVER,
@@ -103,9 +103,8 @@ class Labels(PolicySection, frozen=True):
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Report whether every condition holds. O(conditions)."""
-        asked = (Requirement(one.key, one.operator, frozenset(one.values)) for one in self.match_expressions)
         return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
-            one.matches(labels) for one in asked
+            meets(labels, one.key, one.operator, one.values) for one in self.match_expressions
         )
 
     @property
@@ -265,11 +264,16 @@ def exemption_by(table: Table, masks: Sequence[int], bits: int, start_micros: in
 
     `masks`: of each preemptor, `preemptor_bits`; `bits`: the pod's `victim_bits`. O(masks).
     """
-    until = 0
-    for mask in masks:
-        if both := mask & bits:
-            until = max(until, table[(both & -both).bit_length() - 1].keeps_until(start_micros))
+    until = max((one.keeps_until(start_micros) for one in deciding(table, masks, bits)), default=0)
     return Exemption(KEPT_BELOW, until) if until else NOT_EXEMPT
+
+
+def deciding(table: Table, masks: Sequence[int], bits: int) -> list[PreemptionRule]:
+    """Return the rules that decide over a pod, of each preemptor the one that it has. O(masks).
+
+    `masks`, `bits`: as for `exemption_by`.
+    """
+    return [table[(both & -both).bit_length() - 1] for mask in masks if (both := mask & bits)]
 
 
 KEPT_BELOW: Final = ANY_PREEMPTOR + RULES.index(PREEMPTION_RULE)

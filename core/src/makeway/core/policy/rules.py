@@ -144,29 +144,33 @@ def in_table(table: Table) -> Rule:
 
     def rule(pair: PreemptionPair) -> Verdict:
         found = [preemption.first_rule(table, one, pair.party) for one in pair.preemptor.parties or (None,)]
-        start = pair.party.start_micros
-        decides = max(filter(None, found), key=lambda one: one.keeps_until(start), default=None)
-        if decides is None:
-            return Verdict(True, PREEMPTION_RULE, "no rule of preemption.rules matches")
-        until = decides.keeps_until(start)
-        ends = 0 < until < FOREVER
-        return Verdict(
-            until < microseconds(pair.now),
-            PREEMPTION_RULE,
-            _detail(decides, pair.party),
-            moment_of(until) if ends else None,
+        return of_table(
+            [one for one in found if one is not None], pair.party.start_micros, microseconds(pair.now)
         )
 
     return rule
 
 
-def _detail(rule: PreemptionRule, victim: Party) -> str:
+def of_table(found: Sequence[PreemptionRule], start_micros: int, now_micros: int) -> Verdict:
+    """Return what the table says of a pod that has started then: by the rules that decide, each of a member.
+
+    That of them speaks which keeps the pod longest.
+    """
+    decides = max(found, key=lambda one: one.keeps_until(start_micros), default=None)
+    if decides is None:
+        return Verdict(True, PREEMPTION_RULE, "no rule of preemption.rules matches")
+    until = decides.keeps_until(start_micros)
+    ends = moment_of(until) if 0 < until < FOREVER else None
+    return Verdict(until < now_micros, PREEMPTION_RULE, _detail(decides, start_micros), ends)
+
+
+def _detail(rule: PreemptionRule, start_micros: int) -> str:
     if rule.action == "deny":
         return f"rule {rule.name} of preemption.rules denies it"
     if not rule.minimum_run_time:
         return f"rule {rule.name} of preemption.rules allows it"
-    started = victim.start_micros != NOT_STARTED
-    runs = f"runs since {api_time(moment_of(victim.start_micros))}" if started else "has not started yet"
+    started = start_micros != NOT_STARTED
+    runs = f"runs since {api_time(moment_of(start_micros))}" if started else "has not started yet"
     least = round(rule.minimum_run_time.total_seconds(), 3)
     return f"rule {rule.name} of preemption.rules allows it after {least:g} s, and the pod {runs}"
 

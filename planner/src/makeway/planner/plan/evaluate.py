@@ -337,6 +337,5 @@ def removable_pods(columns: NodeSlots, lower: Flags, *, preemptor_priority: int,
     The same as `makeway.core.policy.rules.rules_in_force` asks of one pod: `lower-priority` is `lower`, as
     `lower_pods` returns it, every rule that looks at the victim alone its exemption, which the columns hold.
     """
-    if not columns.exempt_count.any():
-        return lower.copy()
-    return lower & ((columns.exempt_below <= preemptor_priority) | (columns.exempt_until < now_micros))
+    exempted = columns.exempted(preemptor_priority, now_micros)
+    return lower.copy() if exempted is None else lower & ~exempted

@@ -113,13 +113,7 @@ class NodeScoreCache:
         if self.refusal_stats is not None:
             self.refusal_stats.forget(snapshot, rows)
         self._covered[rows] = len(snapshot.budgets) > 0 and columns.budgets.any(axis=0)
-        self._until[rows] = FOREVER
-        exempt = columns.exempt_count > 0
-        if exempt.any():
-            until = columns.exempt_until[:, exempt]
-            self._until[rows[exempt]] = np.where(until >= now_micros, until, FOREVER).min(
-                axis=0, initial=FOREVER
-            )
+        self._until[rows] = columns.exempt_ends(now_micros)
         if found.groups is not None:
             self._covered[rows] |= found.groups.covered
             self._until[rows] = np.minimum(self._until[rows], found.groups.until)

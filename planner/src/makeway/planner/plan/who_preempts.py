@@ -18,16 +18,24 @@ import numpy as np
 from makeway.core.k8s.importance import NOT_STARTED
 from makeway.core.k8s.pod_groups import GroupKey
 from makeway.core.policy.exemption import FOREVER, Exemption
-from makeway.core.policy.preemption import KEPT_BELOW, Party, Table, exemption_by, preemptor_bits
-from makeway.core.policy.rules import PreemptorFacts
+from makeway.core.policy.preemption import (
+    KEPT_BELOW,
+    Party,
+    PreemptionRule,
+    Table,
+    deciding,
+    exemption_by,
+    preemptor_bits,
+)
+from makeway.core.policy.rules import PreemptorFacts, Verdict, of_table
 from makeway.core.queues.amounts import Amounts
 from makeway.core.queues.queue_exempt import is_queue_exempt
 from makeway.core.queues.reclaim import Reclaim, reclaims
 from makeway.planner.plan.constraints.tally import Weights
 from makeway.planner.plan.request import Question
-from makeway.planner.snapshot.columns import OF_DAEMONSET, Flags, Ints
+from makeway.planner.snapshot.columns import OF_DAEMONSET, START, Flags, Ints
 from makeway.planner.snapshot.exemptions import Exemptions
-from makeway.planner.snapshot.node_slots import NodeSlots
+from makeway.planner.snapshot.node_slots import Kept, NodeSlots
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
@@ -91,14 +99,15 @@ class WhoPreempts:
     def exempt(self, columns: NodeSlots) -> None:
         """Put what the table keeps into the exemptions of a batch. O(slots · nodes · rules with a time)."""
         table = self.exemptions.table
-        found = [
-            _until(table, mask, both, columns)
-            for mask in self.masks
-            if mask and (both := columns.rule_bits & mask).any()
-        ]
-        if found:
-            until = reduce(np.maximum, found)
-            columns.exempt(until, KEPT_BELOW, preemptor_priority=self.priority, now_micros=self.now_micros)
+        asked = (_kept(table, mask, columns) for mask in self.masks if mask)
+        if found := [one for one in asked if one is not None]:
+            kept = reduce(Kept.together, found)
+            columns.exempt(kept, KEPT_BELOW, preemptor_priority=self.priority, now_micros=self.now_micros)
+
+    def verdict(self, rule_bits: int, start_micros: int) -> Verdict:
+        """Return what the table says of one pod, in words. O(masks)."""
+        found = deciding(self.exemptions.table, self.masks, rule_bits)
+        return of_table(found, start_micros, self.now_micros)
 
     def exemption_of(self, pod: PodRecord) -> Exemption:
         """Return what exempts one pod: its own side first, then the table. O(members + rules)."""
@@ -110,22 +119,31 @@ class WhoPreempts:
         return kept if kept.applies(self.priority, self.now_micros) else found
 
 
-def _until(table: Table, mask: int, both: Ints, columns: NodeSlots) -> Ints:
-    """Return until when pods stay by the rule that decides; 0 where no rule keeps them.
+def _kept(table: Table, mask: int, columns: NodeSlots) -> Kept | None:
+    """Return which pods stay by the rule that decides, and until when; None where none is meant.
 
-    `both`: int64[D, M], of which rules of the mask the pods may be victims.
+    `mask`: the rules that are about the preemptor, a bit each, in a number as narrow as holds them all.
     """
+    both = (columns.rule_bits & mask).astype(np.min_scalar_type(mask))
+    if not both.any():
+        return None
     asked = [(1 << number, rule) for number, rule in enumerate(table) if mask >> number & 1]
     denying = sum(bit for bit, rule in asked if rule.action == "deny")
-    # Where all deny, which of them decides is no matter.
-    first = both if mask == denying else both & -both
-    until: Ints = np.where((first & denying) != 0, FOREVER, 0)
+    if mask == denying:  # which of them decides is no matter
+        return Kept(both != 0)
+    first = both & -both
+    timed = []
     for bit, rule in asked:
         if rule.action == "allow" and rule.minimum_run_time:
-            at = first == bit
-            start, least = columns.start[at], rule.keeps_until(0)
-            until[at] = np.where(start < NOT_STARTED - least, start + least, FOREVER)
-    return until
+            at = np.flatnonzero(first == bit)
+            timed.append((at, _ends(rule, columns.of_pods(START, *np.divmod(at, both.shape[1])))))
+    return Kept((first & denying) != 0, tuple(timed))
+
+
+def _ends(rule: PreemptionRule, start: Ints) -> Ints:
+    """Return the last microsecond for which each victim stays that has started then."""
+    least = rule.keeps_until(0)
+    return np.where(start < NOT_STARTED - least, start + least, FOREVER)
 
 
 def who_preempts(

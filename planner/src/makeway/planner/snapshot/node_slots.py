@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,6 +24,22 @@ from makeway.planner.snapshot.columns import (
     Ints,
     PodCell,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Pods that stay for one preemptor alone.
+
+    `always`: bool[D, M]. `timed`: int64[n] twice, of others their places among all slots, one row behind the
+    other, and the last microsecond for which each stays; the same pod may be there again.
+    """
+
+    always: Flags
+    timed: tuple[tuple[Ints, Ints], ...] = ()
+
+    def together(self, other: Kept) -> Kept:
+        """Return what stays by one of both, for as long as by the one that keeps it longest."""
+        return Kept(self.always | other.always, self.timed + other.timed)
 
 
 class NodeSlots:
@@ -60,6 +77,7 @@ class NodeSlots:
         """int64[D, M], where each slot reads; below 0 in `_own`, from -1 down."""
         self._own = list(own)
         self._known: dict[int, Ints] = {}
+        self._kept: tuple[int, Kept] | None = None
 
     @classmethod
     def of(cls, columns: Columns, nodes: Ints, last: int | None = None) -> NodeSlots:
@@ -117,12 +135,22 @@ class NodeSlots:
     @property
     def exempt_below(self) -> Ints:
         """Below which priority preemptors may not remove the pods."""
-        return self._layer(EXEMPT_BELOW)
+        layer = self._layer(EXEMPT_BELOW)
+        return layer if self._kept is None else np.where(self._kept[1].always, self._kept[0], layer)
 
     @property
     def exempt_until(self) -> Ints:
         """How long they may not."""
-        return self._layer(EXEMPT_UNTIL)
+        layer = self._layer(EXEMPT_UNTIL)
+        if self._kept is None:
+            return layer
+        kept = self._kept[1]
+        until = np.where(kept.always, FOREVER, layer)
+        for at, _ in kept.timed:
+            until.ravel()[at] = 0
+        for at, last in kept.timed:
+            np.maximum.at(until.ravel(), at, last)
+        return until
 
     @property
     def rule_bits(self) -> Ints:
@@ -231,19 +259,46 @@ class NodeSlots:
         numbers[[EXEMPT_BELOW, EXEMPT_UNTIL]] = exemption
         self._put(place, slot, numbers)
 
-    def exempt(self, until: Ints, below: int, *, preemptor_priority: int, now_micros: int) -> None:
-        """Exempt pods from one preemptor, up to a microsecond each, but those that are exempt from it anyway.
+    def exempt(self, kept: Kept, below: int, *, preemptor_priority: int, now_micros: int) -> None:
+        """Exempt pods from one preemptor now, but those that are exempt from it anyway. The last change.
 
-        `until`: int64[D, M], before `now_micros` for those that are not. The last change: others undo it.
+        `below`: as in their exemptions.
         """
-        some = self.exempt_count.any()
-        known_below = self.exempt_below if some else np.int64(NO_PREEMPTOR)
-        known_until = self.exempt_until if some else np.int64(FOREVER)
-        stays = (until >= now_micros) & ((preemptor_priority >= known_below) | (known_until < now_micros))
-        if stays.any():
-            self.exempt_count = self.exempt_count + (stays & (known_below == NO_PREEMPTOR)).sum(axis=0)
-            self._known[EXEMPT_BELOW] = np.where(stays, below, known_below)
-            self._known[EXEMPT_UNTIL] = np.where(stays, until, known_until)
+        anyway = self.exempted(preemptor_priority, now_micros)
+        stays = kept.always if anyway is None else kept.always & ~anyway
+        others = ~kept.always if anyway is None else ~(kept.always | anyway)
+        timed = []
+        for at, until in kept.timed:
+            live = others.ravel()[at] & (until >= now_micros)
+            if live.any():
+                timed.append((at[live], until[live]))
+        for at, _ in timed:
+            stays.ravel()[at] = True
+        self._kept = below, Kept(stays, tuple(timed))
+
+    def exempted(self, preemptor_priority: int, now_micros: int) -> Flags | None:
+        """Return bool[D, M], the pods that are exempt from a preemptor now; None where none is. O(D · M)."""
+        found = self._kept and self._kept[1].always
+        if not self.exempt_count.any():
+            return found
+        own = self._layer(EXEMPT_BELOW) > preemptor_priority
+        own &= self._layer(EXEMPT_UNTIL) >= now_micros
+        return own if found is None else own | found
+
+    def is_kept(self, slot: int, place: int) -> bool:
+        """Report whether a pod is exempt by what `exempt` has put there."""
+        return self._kept is not None and bool(self._kept[1].always.item(slot, place))
+
+    def exempt_ends(self, now_micros: int) -> Ints:
+        """Return int64[M], until when the exemptions of each node hold for all its pods; FOREVER mostly."""
+        ends = np.full(self.count.size, FOREVER, np.int64)
+        some = self.exempt_count > 0
+        if some.any():
+            until = self._layer(EXEMPT_UNTIL)[:, some]
+            ends[some] = np.where(until >= now_micros, until, FOREVER).min(axis=0, initial=FOREVER)
+        for at, until in () if self._kept is None else self._kept[1].timed:
+            np.minimum.at(ends, at % ends.size, until)
+        return ends
 
     # -------------------------------------------------------------------------------- inner work
 

@@ -58,7 +58,6 @@ def exempt_pods_of(
         return ExemptPods()
     kept = batch.pods(place, stays)
     budgeted = found.under_budget[:, place]
-    preemptor, exemptions = preemptor_facts(snapshot, question), snapshot.exemptions
     pods = []
     for slot, pod in kept[: -MOST_PODS - 1 : -1]:
         if pod.terminating:
@@ -73,10 +72,12 @@ def exempt_pods_of(
             verdict = Verdict(False, POD_GROUP, found.groups.why(slot, place, pod))
         elif found.groups is not None and (exempting := found.groups.exempting(slot, place)) is not None:
             verdict = exempting
+        elif batch.columns.is_kept(slot, place):
+            verdict = rules.verdict(batch.columns.rule_bits.item(slot, place), pod.start_micros)
         else:
-            party, reclaimed = exemptions.party_of(pod), rules.reclaimed(pod)
-            pair = PreemptionPair(preemptor, pod.facts, now, party, reclaimed)
-            verdict = judge(exemptions.rules, pair)
+            preemptor, party = preemptor_facts(snapshot, question), snapshot.exemptions.party_of(pod)
+            pair = PreemptionPair(preemptor, pod.facts, now, party, rules.reclaimed(pod))
+            verdict = judge(snapshot.exemptions.rules, pair)
         pods.append(ExemptPod(pod, verdict))
     return ExemptPods(len(kept), tuple(pods))
 
