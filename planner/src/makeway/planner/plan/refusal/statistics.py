@@ -157,10 +157,10 @@ class RefusalStats:
         rows = batch.rows
         self._exempt[:, rows] = 0
         if exempt.any():
-            below = batch.columns.exempt_below
-            numbers = np.where(exempt, np.maximum(below - ANY_PREEMPTOR, 0), -1)
-            for number in range(len(RULES)):
-                self._exempt[number, rows] = (numbers == number).sum(axis=0)
+            at = np.flatnonzero(exempt)
+            numbers = np.maximum(batch.columns.exempt_below.ravel()[at] - ANY_PREEMPTOR, 0)
+            counts = np.bincount(numbers * rows.size + at % rows.size, minlength=len(RULES) * rows.size)
+            self._exempt[: len(RULES), rows] = counts.reshape(len(RULES), rows.size)
         if found.guaranteed.any():
             self._exempt[_EXEMPTING_RULES.index(QUEUE_GUARANTEED), rows] = found.guaranteed.sum(axis=0)
         if found.grouped.any():
