@@ -236,6 +236,24 @@ def test_a_refusal_says_what_could_be_taken_back_and_is_tried_again() -> None:
     assert refused.retry_at is not None
 
 
+@pytest.mark.parametrize("bound", [4, 3])
+def test_a_refusal_names_once_the_queues_that_use_too_much_to_take_anything_back(bound: int) -> None:
+    """Pods on their way to a node count, as they do where it is decided."""
+    team = queue("team", queue("a", guaranteed={"cpu": 300}), guaranteed={"cpu": 400})
+    own = [pod(f"a{at}", "root.team.a", "n1" if at < bound else "") for at in range(4)]
+    snapshot = snapshot_of(tree(team, queue("b"), reclaim=True), *own, *borrowers(5 - bound))
+    coming = [(one.uid, "n2") for one in own[bound:]]
+
+    refused = plan(snapshot, ask(pod("new", "root.team.a"), nominations=coming), NOW)
+
+    assert isinstance(refused, PlanRefusal)
+    assert refused.message.endswith(
+        "; queue root.team.a uses cpu 400m of its guaranteed 300m, and queue root.team uses cpu 400m of its "
+        "guaranteed 400m, too much to take anything back for this pod"
+    )
+    assert refused.message.count("guaranteed") == 2
+
+
 def test_a_refusal_depends_on_the_queues_where_they_take_back() -> None:
     source = ("ConfigMap", "makeway-system", "makeway-queues")
     for built in (TWO, OFF):

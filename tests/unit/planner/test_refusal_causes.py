@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from makeway.core.queues.parsing import parse_queues
 from makeway.planner.offline.results import SimulatedPod
 from unit.planner.offline_building import Object, node, pod, simulated, world
@@ -106,11 +104,11 @@ partitions:
 """
 
 
-def below_guarantee(asked: str, **more: Any) -> str:
+def below_guarantee(asked: str, queues: str = QUEUES, queue: str = "root.b") -> str:
     running = [pod(f"a{n}", "n", priority=0, labels={"queue": "root.a"}) for n in range(4)]
     cluster = world(node("n"), *running)
-    cluster.adopt(parse_queues(QUEUES, "queues.yaml").tree, "rev")
-    (answer,) = simulated(cluster, pod("new", cpu=asked, priority=0, labels={"queue": "root.b"}, **more))
+    cluster.adopt(parse_queues(queues, "queues.yaml").tree, "rev")
+    (answer,) = simulated(cluster, pod("new", cpu=asked, priority=0, labels={"queue": queue}))
     return message(answer)
 
 
@@ -119,6 +117,16 @@ def test_a_queue_below_its_guarantee_is_told_that_a_guarantee_reclaims_nothing()
         "queue root.b uses cpu 0 of its guaranteed 2, which keeps its own pods and reclaims nothing from "
         "queues above theirs: of those only pods of lower priority go"
     ) in below_guarantee("1")
+
+
+def test_a_queue_above_its_guarantee_is_told_why_reclaim_takes_nothing_back() -> None:
+    on = QUEUES.replace("  queues:", "  preemption: {enabled: true}\n  queues:", 1)
+    told = below_guarantee("1", on, queue="root.a")
+
+    assert told.endswith(
+        "; queue root.a uses cpu 4 of its guaranteed 2, too much to take anything back for this pod"
+    )
+    assert "queue" not in below_guarantee("1", queue="root.a")
 
 
 def test_a_pod_that_asks_for_more_than_its_queue_is_guaranteed_is_not_told_so() -> None:

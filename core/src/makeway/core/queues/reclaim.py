@@ -68,6 +68,21 @@ def reclaims(
             yield Reclaim(tree, queue, named, priority, _lenders(tree, leaf, queue))
 
 
+def beyond_guarantees(
+    tree: QueueTree, leaf: int, asked: Amounts, held: Callable[[int], Amounts]
+) -> Iterator[tuple[Queue, str, int]]:
+    """Yield the queues at or above a pod's that it would take beyond their guarantee, the deepest first.
+
+    Each with the first such resource and what is used of it now. The arguments are those of `reclaims`.
+    """
+    for queue in tree.line(leaf):
+        used = held(queue.number)
+        for name, least in sorted(queue.guaranteed.items()):
+            if (more := asked.get(name, 0)) and used.get(name, 0) + more > least:
+                yield queue, name, used.get(name, 0)
+                break
+
+
 def reclaims_in(tree: QueueTree, queue: Queue) -> Queue | None:
     """Return within which queue one takes back what others use of its guarantee; None where it never does.
 

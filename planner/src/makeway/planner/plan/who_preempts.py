@@ -9,7 +9,7 @@ queue reclaims.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -178,12 +178,11 @@ def _reclaim(
 ) -> Reclaim | None:
     """Return what the queue of a pod, or of all members of a group, may take back; None for nothing.
 
-    `asking`: pods, and how many are as each. Pods that are being deleted count no longer in the queue; those
-    that are on their way to a node, and other nominated ones, do already.
+    `asking`: pods, and how many are as each.
     """
     queues = snapshot.queues
-    tree, staying = queues.tree, queues.staying
-    if tree is None or staying is None or not tree.reclaim:
+    tree, held = queues.tree, held_for_reclaim(snapshot, question, [pod for pod, _ in asking])
+    if tree is None or held is None:
         return None
     leaves = {queues.number_of(pod) for pod, _ in asking}
     if len(leaves) > 1:
@@ -191,7 +190,22 @@ def _reclaim(
     asked = Counter[str]()
     for one, count in asking:
         asked.update({name: amount * count for name, amount in one.requests.items()})
-    named = {one.uid for one in (*question.assumed, *question.nominations)} - {pod.uid for pod, _ in asking}
+    return next(reclaims(tree, leaves.pop(), asked, question.preemptor.priority, held), None)
+
+
+def held_for_reclaim(
+    snapshot: Snapshot, question: Question, asking: Iterable[PodRecord]
+) -> Callable[[int], Amounts] | None:
+    """Return what is used of a queue, by its number, beside the pods that ask; None where reclaim is off.
+
+    Pods that are being deleted count no longer; those that are on their way to a node, and other nominated
+    ones, do already.
+    """
+    queues = snapshot.queues
+    tree, staying = queues.tree, queues.staying
+    if tree is None or staying is None or not tree.reclaim:
+        return None
+    named = {one.uid for one in (*question.assumed, *question.nominations)} - {pod.uid for pod in asking}
     pods = [pod for uid in named if (pod := snapshot.pods.get(uid)) is not None and not pod.node]
     coming = [(queues.number_of(pod), pod.requests) for pod in pods]
 
@@ -202,7 +216,7 @@ def _reclaim(
                 found.update(requests)
         return found
 
-    return next(reclaims(tree, leaves.pop(), asked, question.preemptor.priority, held), None)
+    return held
 
 
 def preemptor_facts(snapshot: Snapshot, question: Question, daemonset_node: str = "") -> PreemptorFacts:

@@ -18,7 +18,7 @@ from makeway.planner.plan.constraints.queues import NO_QUEUE_CONSTRAINTS, QueueC
 from makeway.planner.plan.refusal.dependencies import dependencies
 from makeway.planner.plan.refusal.domains import domain_texts, kept_by_domain
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET, exempt_text
-from makeway.planner.plan.refusal.guarantees import below_guarantee
+from makeway.planner.plan.refusal.guarantees import guarantees_text
 from makeway.planner.plan.refusal.statistics import (
     ALL_EXEMPT,
     NO_LOWER,
@@ -148,7 +148,7 @@ def refusal(
         message += f"; {exempt_text(counts, '' if end is None else api_time(moment_of(end)))}"
     if lacking := [text for _, text in near if text]:
         message += "; nearest: " + "; ".join(lacking)
-    message += below_guarantee(snapshot, question, reclaim)
+    message += guarantees_text(snapshot, question, reclaim)
     if late := overdue_text(snapshot, {snapshot.names[row] for row in rows.tolist()}, now):
         message += f"; {late}"
     helps = stats.first_help(rows)
