@@ -21,6 +21,14 @@ from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import Metadata, PriorityClass
 from makeway.core.policy.document import Policy, PolicyLimits, Protection
 from makeway.core.policy.facts import PodFacts
+from makeway.core.policy.preemption import (
+    NAMESPACE_NAME,
+    Band,
+    Labels,
+    PartySelector,
+    Preemption,
+    PreemptionRule,
+)
 from makeway.core.policy.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.planner.plan.node_scores import NodeScoreCaches
@@ -44,8 +52,23 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 CLASSES = ("steady-10m", "steady-30m", "steady", "plain")
 NAMESPACES = tuple(f"team-{number}" for number in range(20))
 
+DENY = PreemptionRule(
+    name="keep",
+    victims=PartySelector(namespace_selector=Labels(match_labels={NAMESPACE_NAME: "team-1"})),
+    action="deny",
+)
+WHILE = PreemptionRule(
+    name="runs-for-a-while",
+    victims=PartySelector(priority_classes=("steady-10m",)),
+    action="allow",
+    minimum_run_time=timedelta(minutes=30),
+)
+BAND = Band(classes=("steady",), never="own")
+
 POLICIES = {
     "none": Policy(),
+    "one rule": Policy(preemption=Preemption(rules=(DENY,))),
+    "three rules": Policy(preemption=Preemption(rules=(WHILE, DENY), bands=(BAND,))),
     "protection": Policy(
         protection=Protection(
             namespaces=NAMESPACES[:2], minimum_priority=900, never_evict_namespaces=("team-7",)
@@ -116,7 +139,8 @@ def cluster(name: str, minimum: int) -> Snapshot:
 
 def question(priority: int, pods: int) -> Question:
     """A preemptor that needs the room of so many pods, on any node."""
-    preemptor = make_pod("preemptor", priority=priority, size=pods * 100)
+    of_class = PodFacts(priority_class="steady")
+    preemptor = make_pod("preemptor", priority=priority, size=pods * 100, facts=of_class)
     return Question(
         preemptor=preemptor,
         needs=preemptor.requests,
