@@ -40,6 +40,24 @@ def test_the_schema_is_one() -> None:
     assert refused(yaml.safe_load((CHART / "values.yaml").read_text())) == []
 
 
+def test_every_value_has_a_comment_or_is_in_a_group_that_has_one() -> None:
+    bare, covered, commented = [], None, False
+    for line in (CHART / "values.yaml").read_text().splitlines():
+        if line.strip().startswith("# -- "):
+            commented = True
+        elif key := re.match(r"( *)(\w+): *(.*)$", line):
+            indent = len(key[1])
+            if covered is not None and indent <= covered:
+                covered = None
+            if commented and covered is None:
+                covered = indent
+            elif covered is None and key[3]:
+                bare.append(key[2])
+            commented = False
+
+    assert bare == []
+
+
 @pytest.mark.parametrize("text", list(documented()))
 def test_a_documented_policy_is_accepted_as_a_planner_accepts_it(text: str) -> None:
     parse_policy(text, "page")
