@@ -8,15 +8,11 @@ KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-1287 and KEP-5419 (in-pl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 
-from makeway.core.k8s.objects import (
-    Container,
-    ContainerStatus,
-    Pod,
-    Quantity,
-    ResourceRequirements,
-)
+import msgspec
+
+from makeway.core.k8s.objects import Container, ContainerStatus, Pod, Quantity
 from makeway.core.k8s.quantity import parse
 from makeway.core.k8s.resources import CPU, MEMORY, PODS, column_value, is_counted
 
@@ -47,19 +43,15 @@ class KnownRequests:
     """The requests of many pods: those that ask for the same are counted once and share the answer."""
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, Mapping[str, int]] = {}
+        self._known: dict[bytes, Mapping[str, int]] = {}
 
     def of(self, pod: Pod, *, placed: bool) -> Mapping[str, int]:
         """Return what `pod_requests` does. Raises QuantityError."""
-        spec = pod.spec
-        asked = (
-            placed,
-            tuple([_asked(container) for container in spec.containers]),
-            tuple([_asked(container) for container in spec.init_containers]) if spec.init_containers else (),
-            tuple(spec.overhead.items()) if spec.overhead else (),
-            _amounts(spec.resources),
-            _reported(pod) if placed and _reports(pod) else (),
-        )
+        spec, status, told = pod.spec, pod.status, None
+        if placed:
+            of_containers = status.container_statuses, status.init_container_statuses
+            told = *of_containers, status.allocated_resources, status.resources, is_resize_infeasible(pod)
+        asked = _encode((told, spec.containers, spec.init_containers, spec.overhead, spec.resources))
         known = self._known.get(asked)
         if known is None:
             if len(self._known) >= _REMEMBERED:
@@ -68,42 +60,7 @@ class KnownRequests:
         return known
 
 
-def _asked(container: Container) -> Hashable:
-    """Return all of a container that its requests depend on."""
-    return container.name, container.restart_policy, _amounts(container.resources)
-
-
-def _amounts(resources: ResourceRequirements | None) -> Hashable:
-    return tuple(resources.requests.items()) if resources is not None and resources.requests else ()
-
-
-def _reports(pod: Pod) -> bool:
-    status = pod.status
-    told = status.container_statuses or status.init_container_statuses or status.resources
-    return bool(told) or is_resize_infeasible(pod)
-
-
-def _reported(pod: Pod) -> Hashable:
-    """Return all of a pod's status that its requests depend on."""
-    status = pod.status
-    of_containers = [
-        (name, _told(one.resources), _items(one.allocated_resources)) for name, one in _statuses(pod).items()
-    ]
-    return (
-        tuple(of_containers),
-        _told(status.resources),
-        _items(status.allocated_resources),
-        is_resize_infeasible(pod),
-    )
-
-
-def _told(resources: ResourceRequirements | None) -> Hashable:
-    """Return a status' requests, and whether it has any at all."""
-    return None if resources is None else (_items(resources.requests),)
-
-
-def _items(amounts: Mapping[str, Quantity] | None) -> Hashable:
-    return None if amounts is None else tuple(amounts.items())
+_encode = msgspec.json.Encoder().encode
 
 
 def _of_containers(pod: Pod, *, placed: bool) -> Exact:

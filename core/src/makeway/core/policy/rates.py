@@ -51,36 +51,18 @@ class Rates:
 
     def seconds_for(self, pods: int) -> int:
         """Return how long so many pods of one party take at the least, where none go for others."""
-        waits = (
-            (60, max(1, _for_one(self.minute))),
-            (600, max(1, _for_one(self.ten_minutes))),
-        )
-        return max(0, *(span * ((pods - 1) // most) for span, most in waits))
+        caps = ((60, self.minute), (600, self.ten_minutes))
+        return max(0, *(span * ((pods - 1) // max(1, _for_one(cap))) for span, cap in caps))
 
 
-def rates_of(limits: PolicyLimits, pods: int) -> Rates:
-    """Return the caps for quotas and unverified orders in a cluster of so many pods: set, or by default."""
-    minute, percent = limits.victims_per_minute, limits.victims_percent_per_ten_minutes
-    return _rates(
-        limits,
-        pods,
-        minute=VICTIMS_PER_MINUTE if minute is None else minute,
-        percent=VICTIMS_PERCENT_PER_TEN_MINUTES if percent is None else percent,
-    )
+def rates_of(limits: PolicyLimits, pods: int, *, only_set: bool = False) -> Rates:
+    """Return the caps in a cluster of so many pods.
 
-
-def rates_set(limits: PolicyLimits, pods: int) -> Rates:
-    """Return the caps for all evictions in a cluster of so many pods: those set; the others are lifted."""
-    minute, percent = limits.victims_per_minute, limits.victims_percent_per_ten_minutes
-    return _rates(
-        limits,
-        pods,
-        minute=NO_CAP if minute is None else minute,
-        percent=100 if percent is None else percent,
-    )
-
-
-def _rates(limits: PolicyLimits, pods: int, *, minute: int, percent: int) -> Rates:
+    For quotas and unverified orders those that the policy does not set have defaults; for all evictions they
+    are lifted: `only_set`.
+    """
+    minute = limits.victims_per_minute or (NO_CAP if only_set else VICTIMS_PER_MINUTE)
+    percent = limits.victims_percent_per_ten_minutes or (100 if only_set else VICTIMS_PERCENT_PER_TEN_MINUTES)
     share = max(LEAST_SHARE, limits.victims_per_order, pods * percent // 100)
     return Rates(
         minute=minute,
@@ -102,8 +84,8 @@ def time_needed(rates: Rates, pods: int) -> str:
 
 def pace_of_quotas(limits: PolicyLimits) -> str:
     """Say how fast a lowered quota comes down under limits, whatever the cluster, in a sentence."""
-    rates, percent = rates_of(limits, 0), limits.victims_percent_per_ten_minutes
-    percent = VICTIMS_PERCENT_PER_TEN_MINUTES if percent is None else percent
+    rates = rates_of(limits, 0)
+    percent = limits.victims_percent_per_ten_minutes or VICTIMS_PERCENT_PER_TEN_MINUTES
     share = f", or {percent * 4 / 5:g} % of all pods where that is more" if percent < 100 else ""
     return (
         f"for a lowered quota at most {counted(_for_one(rates.minute), 'pod')} of one queue go in a minute, "

@@ -15,7 +15,7 @@ from makeway.bus.messages import EvictionOrder
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import Policy, in_namespaces
 from makeway.core.policy.mode import Mode, more_restrictive
-from makeway.core.policy.rates import Rates, rates_of, rates_set
+from makeway.core.policy.rates import Rates, rates_of
 from makeway.evictor.judge.verdicts import Refused
 from makeway.evictor.limits.pod_count import PodCount, believed
 
@@ -111,7 +111,7 @@ class ModeGuard:
         if self.control is not None:
             self._pods = believed(self._pods, self.control.pods, self._seconds())
         pods = self._pods.pods if self._pods is not None else 0
-        return (rates_set if verified else rates_of)(self._policy().limits, pods)
+        return rates_of(self._policy().limits, pods, only_set=verified)
 
     def refusal_of(self, order: EvictionOrder) -> Refused | None:
         """Return why no effect of an order may begin now; None where nothing is against it.
