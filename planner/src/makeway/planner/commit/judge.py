@@ -19,7 +19,6 @@ from makeway.bus.commit import NOTHING, CommitRequest, Offer, named_order
 from makeway.bus.messages import (
     MOST_NOMINATIONS,
     Awaited,
-    ClosedDomain,
     EvictionOrder,
     NominationToClear,
     OrderMember,
@@ -36,8 +35,8 @@ from makeway.core.policy.facts import NOT_SCHEDULED
 from makeway.core.policy.mode import Mode
 from makeway.planner.commit.removable import chosen_for_daemonset, removable_pods
 from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.naming import as_placement, as_victim
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import RemovablePod
 from makeway.planner.plan.terminating import overdue_at
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -304,8 +303,10 @@ def _victims(
         if pod.uid not in removable or not (on_node if node else pod.node in snapshot.rows):
             message = f"pod {_name(pod)} may not be evicted for {_preemptor(commit)} now"
             return Void(reason="victim-spared", message=message)
-        version, closes = versions.get(pod.uid, ""), offer.closing.get(pod.uid)
-        victims.append(_victim(removable[pod.uid], version, closes))
+        one = removable[pod.uid]
+        facts, closes = facts_for_evictors(pod, versions.get(pod.uid, "")), offer.closing.get(pod.uid)
+        of_plan = {"pdb_violating": one.pdb_violating, "unit": one.unit}
+        victims.append(as_victim(pod, one.rule, facts=facts, closes=closes, **of_plan))
     for unit in {unit.number: unit for pod in going if (unit := unit_of(pod))}.values():
         for other in unit.members():
             # What has come since the plan evictors decide over.
@@ -324,28 +325,7 @@ def _nominations(snapshot: Snapshot, around: Circumstances) -> tuple[Placement, 
     if tree is None or not tree.reclaim:
         return ()
     named = ((snapshot.pods.get(uid), node) for uid, node in around.nominated.items())
-    return tuple(
-        Placement(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node)
-        for pod, node in named
-        if pod is not None
-    )
-
-
-def _victim(removable: RemovablePod, version: str, closes: ClosedDomain | None) -> Victim:
-    pod = removable.pod
-    return Victim(
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
-        node=pod.node,
-        priority=pod.priority,
-        grace_period_seconds=pod.grace_period_seconds,
-        rule=removable.rule,
-        pdb_violating=removable.pdb_violating,
-        unit=removable.unit,
-        facts=facts_for_evictors(pod, version),
-        closes=closes,
-    )
+    return tuple(as_placement(pod, node) for pod, node in named if pod is not None)
 
 
 def facts_for_evictors(pod: PodRecord, version: str) -> VictimFacts | None:

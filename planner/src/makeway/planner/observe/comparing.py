@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from makeway.bus import messages
 from makeway.bus.comparison import Choice, ComparedGroup, Comparison, ComparisonResult
 from makeway.core.comparison import (
     LEAST_LOST_WORK,
@@ -32,6 +31,7 @@ from makeway.planner.plan.decision import Decision, refusal_of
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.lost_work import LostWorkOf, lost_work_of
+from makeway.planner.plan.naming import as_victim
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -206,16 +206,7 @@ def _choice(
     if judgement is None:
         return Choice(node=nodes[0], nodes=told)
     victims = tuple(
-        messages.Victim(
-            namespace=pod.namespace,
-            name=pod.name,
-            uid=pod.uid,
-            node=pod.node or nodes[0],
-            priority=pod.priority,
-            grace_period_seconds=pod.grace_period_seconds,
-            rule=rule,
-            pdb_violating=pod.uid in judgement.violating,
-        )
+        as_victim(pod, rule, node=pod.node or nodes[0], pdb_violating=pod.uid in judgement.violating)
         for pod, rule in sorted(pods, key=lambda one: one[0].importance)
     )
     start = judgement.start_micros

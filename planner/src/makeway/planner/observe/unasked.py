@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from makeway.bus.group_plan import GroupPlanRequest, GroupPreemptor
-from makeway.bus.messages import API_VERSION, Placement
+from makeway.bus.messages import API_VERSION
 from makeway.bus.plan import NodeSelection, PlanRequest, Profile
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.pod_groups import GroupRecord
@@ -26,6 +26,7 @@ from makeway.planner.plan.decision import decision_of
 from makeway.planner.plan.gang.planner import planning_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion, alike
 from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.naming import as_placement
 from makeway.planner.plan.planner import planning
 from makeway.planner.plan.request import Question, question_of
 from makeway.planner.plan.result import Plan, PlanRefusal
@@ -94,11 +95,8 @@ def planning_unasked(
         return
     past = short_past.before(snapshot, seen.revision)
     own = {pod.metadata.uid for pod, _ in seen.members}
-    nominations = tuple(
-        Placement(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid, node=node)
-        for pod, node in nominated()
-        if pod.metadata.uid not in own
-    )
+    named = [(pod.metadata, node) for pod, node in nominated()]
+    nominations = tuple(as_placement(meta, node) for meta, node in named if meta.uid not in own)
     there = (snapshot.pods.get(uid) for uid in own)
     came = {pod.uid: OBSERVED for pod in there if pod is not None and pod.node}
     leaving = {**in_flight("" if seen.of_group else seen.key), **came}

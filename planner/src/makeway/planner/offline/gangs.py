@@ -12,7 +12,6 @@ from typing import Final
 
 import msgspec
 
-from makeway.bus.messages import Placement
 from makeway.bus.plan import NodeSelection, Refusal
 from makeway.core.k8s.objects import PriorityClass
 from makeway.core.k8s.pod_groups import ONE_BY_ONE, GroupRecord, PodGroup, group_record
@@ -24,6 +23,7 @@ from makeway.planner.offline.results import Result, SimulatedGroup, SimulatedMem
 from makeway.planner.plan.decision import awaited_of, price_of, victim_of
 from makeway.planner.plan.gang.question import GangClass, GangQuestion, alike
 from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.naming import as_placement
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.snapshot.state import Snapshot
@@ -116,7 +116,7 @@ def gang_question(
     for one in members:
         classes[alike(one)].append(one)
     placed = tuple(
-        Placement(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node)
+        as_placement(pod, pod.node)
         for uid in snapshot.groups.uids(group.name)
         if (pod := snapshot.pods.get(uid)) is not None and pod.node and not pod.terminating
     )

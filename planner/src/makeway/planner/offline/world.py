@@ -25,6 +25,7 @@ from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline.admission import stand_in_uid
 from makeway.planner.offline.admission_objects import AdmissionObjects, LimitRange, RuntimeClass
 from makeway.planner.offline.written_budgets import WrittenBudgets
+from makeway.planner.plan.naming import as_placement
 from makeway.planner.snapshot.changes import (
     Adopt,
     Enforce,
@@ -135,6 +136,4 @@ class World:
         self.snapshot.apply(PutPod(record))
         nominated = pod.status.nominated_node_name
         if nominated and not pod.spec.node_name:
-            self.nominations[meta.uid] = Placement(
-                namespace=meta.namespace, name=meta.name, uid=meta.uid, node=nominated
-            )
+            self.nominations[meta.uid] = as_placement(meta, nominated)

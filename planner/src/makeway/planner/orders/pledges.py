@@ -16,6 +16,7 @@ from makeway.planner.orders.not_now import Asker
 from makeway.planner.plan.decision import Decision
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.naming import as_placement
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -54,7 +55,7 @@ def pledge_of(preemptor: Asker, decision: Decision, snapshot: Snapshot, now: dat
         return None
     places: Iterable[Placement] = ()
     if isinstance(plan, Plan):
-        places = (_placed(decision.asked.preemptor, plan.candidates[0].node),)
+        places = (as_placement(decision.asked.preemptor, plan.candidates[0].node),)
     elif isinstance(question, GangQuestion):
         places = _places(question, plan, snapshot)
     return Pledge(
@@ -79,15 +80,11 @@ def _places(question: GangQuestion, plan: GangPlan, snapshot: Snapshot) -> Itera
         member = members[place.member_class]
         alike = [] if member is None else waiting[_alike(member)]
         for _ in range(min(place.count, len(alike))):
-            yield _placed(alike.pop(), place.node)
+            yield as_placement(alike.pop(), place.node)
 
 
 def _alike(pod: PodRecord) -> Hashable:
     return pod.signature, tuple(sorted(pod.requests.items()))
-
-
-def _placed(pod: PodRecord, node: str) -> Placement:
-    return Placement(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node)
 
 
 class Pledges:

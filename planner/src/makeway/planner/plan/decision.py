@@ -19,8 +19,9 @@ from makeway.core.policy.document import GroupTerm
 from makeway.core.policy.lost_work import WHOLE
 from makeway.core.policy.mode import Mode
 from makeway.planner.plan.gang.question import GangQuestion
-from makeway.planner.plan.gang.result import GangPlacement, GangPlan
+from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.lost_work import largest_of
+from makeway.planner.plan.naming import as_victim
 from makeway.planner.plan.price import Price
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import (
@@ -238,7 +239,7 @@ def _group_decision(
     return decisions.GroupDecision(
         members=question.total,
         objective=decision.objective,
-        placements=placements_of(plan.placements) if plan else (),
+        placements=plan.placements if plan else (),
         awaited=awaited_of(plan.awaited) if plan else (),
         domains=domains_of(plan.domains) if plan else (),
         price=price_of(plan.price) if plan else None,
@@ -252,14 +253,6 @@ def _group_decision(
         ),
         placeable=refusal.placeable if refusal else 0,
         missing=dict(refusal.missing) if refusal else {},
-    )
-
-
-def placements_of(placements: Iterable[GangPlacement]) -> tuple[group_plan.MemberPlacement, ...]:
-    """Write down how many members go where."""
-    return tuple(
-        group_plan.MemberPlacement(member_class=one.member_class, node=one.node, count=one.count)
-        for one in placements
     )
 
 
@@ -319,14 +312,10 @@ def victims_of(candidate: PlanCandidate) -> tuple[messages.Victim, ...]:
 
 def victim_of(node: str, one: RemovablePod) -> messages.Victim:
     """Write down a pod that has to go; `node`: where a pod runs that goes by itself."""
-    return messages.Victim(
-        namespace=one.pod.namespace,
-        name=one.pod.name,
-        uid=one.pod.uid,
+    return as_victim(
+        one.pod,
+        one.rule,
         node=one.pod.node if one.unit else node,
-        priority=one.pod.priority,
-        grace_period_seconds=one.pod.grace_period_seconds,
-        rule=one.rule,
         pdb_violating=one.pdb_violating,
         assumed=not one.pod.node,
         detail=one.detail,

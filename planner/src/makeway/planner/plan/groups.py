@@ -138,7 +138,7 @@ class BatchGroups:
         for margin in queues.margins:
             layer = columns.resources.get(margin.resource)
             taken = np.array(
-                [0 if one is None else self.plan.held(one, margin) for one in self.units], np.int64
+                [0 if one is None else margin.taken(dict(one.price.amounts)) for one in self.units], np.int64
             )
             at_lead = np.where(removable & self.lead, taken[self.unit], 0)
             if layer is None or not at_lead.any():
@@ -395,14 +395,6 @@ class PlanGroups:
             self._freed[unit.unit.number] = freed
         return freed
 
-    def held(self, unit: PlannedUnit, margin: GuaranteeMargin) -> int:
-        """Return what a unit holds of a queue's guaranteed resource."""
-        return sum(
-            amounts.get(margin.resource, 0)
-            for number, amounts in unit.price.amounts
-            if margin.queue.number <= number < margin.queue.below
-        )
-
     def _kept(
         self, unit: WholeGroup, price: Unit, members: tuple[PodRecord, ...], sets: Mapping[int, int]
     ) -> tuple[str, Exemption]:
@@ -441,8 +433,8 @@ class PlanGroups:
                 f"{whole}, and a hard disruption budget does not allow {counted(len(members), 'pod')}",
                 NOT_EXEMPT,
             )
-        planned = PlannedUnit(unit, price, members, "", sets)
+        held = dict(price.amounts)
         for margin in self.margins:
-            if self.held(planned, margin) > margin.spare:
+            if margin.taken(held) > margin.spare:
                 return f"{whole}, and queue {margin.queue.path} would be below its guarantee", NOT_EXEMPT
         return "", NOT_EXEMPT

@@ -13,7 +13,6 @@ from makeway.planner.plan.decision import (
     Decision,
     awaited_of,
     domains_of,
-    placements_of,
     price_of,
     refusal_of,
 )
@@ -118,7 +117,7 @@ def _candidate(candidate: PlanCandidate) -> wire.Candidate:
 
 def _group_plan(plan: GangPlan) -> GroupPlan:
     return GroupPlan(
-        placements=placements_of(plan.placements),
+        placements=plan.placements,
         victims=tuple(
             GroupVictim(
                 uid=one.pod.uid,

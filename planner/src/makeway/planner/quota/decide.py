@@ -21,6 +21,7 @@ from makeway.core.text import counted
 from makeway.core.unit import Unit
 from makeway.planner.plan.constraints.budgets import debits
 from makeway.planner.plan.decision import QuotaInputs
+from makeway.planner.plan.naming import as_victim
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.state import Snapshot
@@ -271,20 +272,8 @@ def _with_schedulers(plan: QuotaPlan, ungated: Mapping[str, str]) -> QuotaPlan:
 def _victims(snapshot: Snapshot, unit: Unit, violates: Callable[[str], bool]) -> list[Victim]:
     """Return the pods of a unit as an order names them, but those that have left meanwhile."""
     pods = [snapshot.queues.record(uid) for uid in unit.uids if uid in snapshot.queues]
-    return [
-        Victim(
-            namespace=pod.namespace,
-            name=pod.name,
-            uid=pod.uid,
-            node=pod.node,
-            priority=pod.priority,
-            grace_period_seconds=pod.grace_period_seconds,
-            rule=QUOTA,
-            pdb_violating=violates(pod.uid),
-            unit=unit.uid if unit.pods else "",
-        )
-        for pod in pods
-    ]
+    name = unit.uid if unit.pods else ""
+    return [as_victim(pod, QUOTA, pdb_violating=violates(pod.uid), unit=name) for pod in pods]
 
 
 class _Allowances:

@@ -17,7 +17,7 @@ of a queue that is below its guarantee, however far.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -74,14 +74,19 @@ class QueueRoomOnItsWay:
 
 @dataclass(frozen=True, slots=True)
 class GuaranteeMargin:
-    """A guarantee that removing pods of one node, and what goes with them, could break.
-
-    `spare`: what may be removed above it.
-    """
+    """A guarantee that victims could break; `spare`: what they may take together before it is."""
 
     queue: Queue
     resource: str
     spare: int
+
+    def taken(self, by_queue: Mapping[int, Mapping[str, int]]) -> int:
+        """Return how much of it is taken; `by_queue`: what victims hold, by their queue and by resource."""
+        return sum(
+            amounts.get(self.resource, 0)
+            for number, amounts in by_queue.items()
+            if self.queue.number <= number < self.queue.below
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +208,7 @@ def queue_constraints_of(
     coming = [other for _, other in assumed]
     if not is_queue_exempt(pod.namespace, pod.priority, snapshot.exemptions.queue_exempt_namespaces):
         maxima = tuple(_maxima(snapshot, tree, own, pod, coming))
-    margins = tuple(_margins(snapshot, tree, own, question))
+    margins = margins_of(snapshot, question)
     if not maxima and not margins and not numbered:
         return NO_QUEUE_CONSTRAINTS
 
@@ -280,30 +285,30 @@ def _on_its_way(
     return None
 
 
-def margins_of(snapshot: Snapshot, question: Question) -> tuple[GuaranteeMargin, ...]:
-    """Return the guarantees, outside the preemptor's own queues, that pods of one node could break."""
+def margins_of(
+    snapshot: Snapshot, question: Question, *, of_group: bool = False
+) -> tuple[GuaranteeMargin, ...]:
+    """Return the guarantees, outside the preemptor's own queues, that victims could break.
+
+    Those of one node, with what goes with them, or, `of_group`, those of any number of nodes.
+    """
     tree, own = snapshot.queues.tree, snapshot.queues.queue_of(question.preemptor)
-    return () if tree is None or own is None else tuple(_margins(snapshot, tree, own, question))
-
-
-def _margins(
-    snapshot: Snapshot, tree: QueueTree, own: Queue, question: Question
-) -> Iterable[GuaranteeMargin]:
-    """Return the guarantees, outside the preemptor's own queues, that pods of one node could break."""
+    if tree is None or own is None:
+        return ()
     guaranteed = [queue for queue in tree if queue.guaranteed and queue.number not in own.line]
     if not guaranteed:
-        return
+        return ()
     usage, _ = snapshot.queues.without(question.in_flight.keys() | question.leaving)
-    columns = snapshot.columns
+    columns, found = snapshot.columns, []
     fullest = {name: int(columns.requested[layer].max()) for name, layer in columns.resources.items()}
     for queue in guaranteed:
         held = usage.of(queue.number)
-        if not held:
-            continue
-        for name, least in queue.guaranteed.items():
+        for name, least in queue.guaranteed.items() if held else ():
             spare = held.get(name, 0) - least
-            if spare < fullest.get(name, 0) + snapshot.groups.widest(name):
-                yield GuaranteeMargin(queue, name, max(spare, 0))
+            near = not of_group and spare < fullest.get(name, 0) + snapshot.groups.widest(name)
+            if near or (of_group and held.get(name, 0)):
+                found.append(GuaranteeMargin(queue, name, max(spare, 0)))
+    return tuple(found)
 
 
 def _beyond(uses: Ints, spare: int) -> Flags:

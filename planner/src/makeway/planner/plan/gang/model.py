@@ -15,7 +15,7 @@ import numpy as np
 
 from makeway.bus.messages import ClosingRule
 from makeway.core.policy.document import GroupTerm
-from makeway.planner.plan.gang.queues import Margin
+from makeway.planner.plan.constraints.queues import GuaranteeMargin
 from makeway.planner.plan.lost_work import LostWorkOf
 from makeway.planner.plan.planned_unit import PlannedUnit
 from makeway.planner.plan.price import SHIFT
@@ -144,7 +144,7 @@ class Model(NodePods):
     rooms: tuple[RoomRule, ...]
     spreads: tuple[SpreadRule, ...]
     affinities: tuple[AffinityRule, ...]
-    margins: tuple[Margin, ...]
+    margins: tuple[GuaranteeMargin, ...]
     most_victims: int
     asked: Ints
     left_out: tuple[str, ...]

@@ -24,12 +24,12 @@ from makeway.planner.plan.constraints.layers import (
     Layer,
     Layers,
 )
-from makeway.planner.plan.constraints.queues import numbers_of
+from makeway.planner.plan.constraints.queues import margins_of, numbers_of
 from makeway.planner.plan.constraints.tally import BoundedTallies, Weights
 from makeway.planner.plan.gang.model import AffinityRule, Model, NodePods, RoomRule, SpreadRule
 from makeway.planner.plan.gang.parts import Part, joined, part_of
 from makeway.planner.plan.gang.question import GangQuestion
-from makeway.planner.plan.gang.queues import GangMaximum, margins_of, maxima_of
+from makeway.planner.plan.gang.queues import GangMaximum, maxima_of
 from makeway.planner.plan.groups import PlanGroups
 from makeway.planner.plan.lost_work import LostWorkOf
 from makeway.planner.plan.who_preempts import who_preempts
@@ -91,7 +91,7 @@ def modelling(
     devices = snapshot.served_by_devices({name for one in needs for name in one})
     served = np.isin(asked, [columns.resources[name] for name in devices])
     maxima = maxima_of(snapshot, gang, [pod for _, pod in over.placed])
-    margins = margins_of(snapshot, first)
+    margins = margins_of(snapshot, first, of_group=True)
     asked_for = maxima or margins or preempting.reclaim
     queues = numbers_of(snapshot, tallies) if asked_for else None
     counted = tuple(dict.fromkeys(one.resource for one in maxima))

@@ -1,17 +1,16 @@
-"""What queues mean for a group: which room it has in them, and what may be taken from others' guarantees.
+"""What queues mean for a group: which room it has in them.
 
 As for single pods (`constraints.queues`), but for all members and all victims of a plan together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from makeway.core.queues.queue_exempt import is_queue_exempt
 from makeway.core.queues.tree import Queue
 from makeway.planner.plan.gang.question import GangQuestion
-from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.columns import MOST
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -31,23 +30,6 @@ class GangMaximum:
     most: int
     classes: tuple[bool, ...]
     leaving: tuple[PodRecord, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Margin:
-    """What all victims together may take of a queue before it is below its guarantee."""
-
-    queue: Queue
-    resource: str
-    spare: int
-
-    def taken(self, by_queue: Mapping[int, Mapping[str, int]]) -> int:
-        """Return how much of it is taken; `by_queue`: what victims hold, by their queue and by resource."""
-        return sum(
-            amounts.get(self.resource, 0)
-            for number, amounts in by_queue.items()
-            if self.queue.number <= number < self.queue.below
-        )
 
 
 def maxima_of(
@@ -100,22 +82,3 @@ def maxima_of(
             if asked and room - going < asked:
                 found.append(GangMaximum(queue, name, max(room, -MOST), most - coming, classes, leaving))
     return tuple(found)
-
-
-def margins_of(snapshot: Snapshot, question: Question) -> tuple[Margin, ...]:
-    """Return the guarantees outside the group's own queues. O(queues with a guarantee)."""
-    return tuple(_margins(snapshot, question))
-
-
-def _margins(snapshot: Snapshot, question: Question) -> Iterator[Margin]:
-    queues = snapshot.queues
-    tree, own = queues.tree, queues.queue_of(question.preemptor)
-    if tree is None or own is None:
-        return
-    guaranteed: Iterable[Queue] = [one for one in tree if one.guaranteed and one.number not in own.line]
-    usage, _ = queues.without(question.in_flight.keys() | question.leaving)
-    for queue in guaranteed:
-        held = usage.of(queue.number)
-        for name, least in queue.guaranteed.items():
-            if held.get(name, 0):
-                yield Margin(queue, name, max(held[name] - least, 0))

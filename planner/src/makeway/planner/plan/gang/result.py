@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from makeway.bus.group_plan import MemberPlacement
 from makeway.planner.plan.price import Price
 from makeway.planner.plan.result import AwaitedPod, GangDomain, RemovablePod, Scope
 from makeway.planner.snapshot.records import PodRecord
-
-
-@dataclass(frozen=True, slots=True)
-class GangPlacement:
-    """How many members of a class, by its place in the question, go to a node."""
-
-    member_class: int
-    node: str
-    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +21,7 @@ class GangPlan:
     """
 
     scope: Scope
-    placements: tuple[GangPlacement, ...]
+    placements: tuple[MemberPlacement, ...]
     victims: tuple[RemovablePod, ...]
     awaited: tuple[AwaitedPod, ...]
     price: Price

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from makeway.bus.group_plan import MemberPlacement
 from makeway.core.k8s.importance import microseconds
 from makeway.core.policy.rules import lower_rule
 from makeway.core.queues.victims import run_to_end
@@ -30,7 +31,7 @@ from makeway.planner.plan.gang.draft import (
 from makeway.planner.plan.gang.model import Model, RoomRule, SpreadRule
 from makeway.planner.plan.gang.modelling import modelling
 from makeway.planner.plan.gang.question import GangQuestion
-from makeway.planner.plan.gang.result import GangPlacement, GangPlan
+from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.result import AwaitedPod, RemovablePod, Scope
 from makeway.planner.snapshot.columns import Ints
 from makeway.planner.snapshot.records import PodRecord
@@ -149,7 +150,10 @@ def written(found: Found, gang: GangQuestion, scope: Scope) -> Generator[None, N
             yield
     return GangPlan(
         scope=scope,
-        placements=tuple(GangPlacement(cls, model.names[node], count) for cls, node, count in order),
+        placements=tuple(
+            MemberPlacement(member_class=cls, node=model.names[node], count=count)
+            for cls, node, count in order
+        ),
         victims=tuple(victims),
         awaited=awaited,
         price=price,
