@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -39,28 +40,19 @@ ANSWERED_WITHIN: Final = timedelta(seconds=2)
 _log = structlog.get_logger()
 
 
+@dataclass(eq=False)
 class Commits:
     """Those of one nominator, while it leads.
 
     `failed` is called with the UID of each pod whose order was not stored, `wake` when a commit has ended.
     """
 
-    def __init__(
-        self,
-        parts: NominatorParts,
-        in_flight: OrdersInFlight,
-        failed: Callable[[str], None],
-        nominations: Nominations,
-        wake: Callable[[], None],
-    ) -> None:
-        self._bus = parts.bus
-        self._cluster = parts.cluster
-        self._metrics = parts.metrics
-        self._in_flight = in_flight
-        self._failed = failed
-        self._nominations = nominations
-        self._wake = wake
-        self._tasks: set[asyncio.Task[None]] = set()
+    parts: NominatorParts
+    in_flight: OrdersInFlight
+    failed: Callable[[str], None]
+    nominations: Nominations
+    wake: Callable[[], None]
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def begin(
         self,
@@ -70,7 +62,7 @@ class Commits:
         waits_until: datetime | None = None,
     ) -> OrderInFlight:
         """Begin to commit an order for a pod as it was read; one that waits is never stored."""
-        begun = self._in_flight.begin(order, waits_until=waits_until)
+        begun = self.in_flight.begin(order, waits_until=waits_until)
         task = asyncio.create_task(self._commit(begun, commit, stored), name="commit")
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -87,17 +79,17 @@ class Commits:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("task_failed_unexpectedly", task=task.get_name(), error=str(error), exc_info=error)
-        self._wake()
+        self.wake()
 
     async def _commit(self, one: OrderInFlight, commit: CommitRequest, stored: StoredPod) -> None:
         """Nominate the pod, and have its order stored; or take the nomination back."""
         try:
-            last = await self._bus.last_order(one.uid)
+            last = await self.parts.bus.last_order(one.uid)
             if isinstance(last, Last) and await self._is_live(last.message):
                 self._give_up(one, "changed", "another order for this pod is in the stream")
                 return
             await failpoint("nominator.before-nominate", commit.order_id)
-            await self._cluster.nominate(stored.pod, commit.node)
+            await self.parts.cluster.nominate(stored.pod, commit.node)
             _log.info("preemptor_nominated", order_id=commit.order_id, pod_uid=one.uid, node=commit.node)
             await failpoint("nominator.after-nominate", commit.order_id)
             after = last.sequence if last is not None else 0
@@ -142,7 +134,7 @@ class Commits:
         while (now := datetime.now(UTC)) < until:
             left = min(ANSWER_SECONDS, (until - now).total_seconds())
             try:
-                reply = codec.decode(CommitReply, await self._bus.request_commit(data, left))
+                reply = codec.decode(CommitReply, await self.parts.bus.request_commit(data, left))
             except (BusError, Malformed) as error:
                 _log.warning("commit_not_answered", order_id=commit.order_id, reason=str(error))
             else:
@@ -155,20 +147,20 @@ class Commits:
     async def _is_live(self, order: EvictionOrder) -> bool:
         if order.void is not None or datetime.now(UTC) >= order.not_after + PAST_DEADLINE:
             return False
-        return await self._bus.outcome(order.order_id) is None
+        return await self.parts.bus.outcome(order.order_id) is None
 
     def _give_up(self, one: OrderInFlight, result: str, why: str) -> None:
         """Forget an order that is not stored, of which nothing is left."""
-        self._metrics.orders.labels(result).inc()
-        self._in_flight.end(one)
+        self.parts.metrics.orders.labels(result).inc()
+        self.in_flight.end(one)
         one.preemption.end(why, result=result)
-        self._failed(one.uid)
+        self.failed(one.uid)
         _log.info("order_dropped", order_id=one.order.order_id, pod_uid=one.uid, reason=why)
 
     async def _take_back(self, one: OrderInFlight, result: str, why: str) -> None:
         """Remove the nomination of an order that is not stored, where it is still the nominator's."""
         self._give_up(one, result, why)
         if one.order.preemptor is not None:
-            await self._nominations.clear(
+            await self.nominations.clear(
                 one.order.preemptor.namespace, one.order.preemptor.name, one.uid, result
             )

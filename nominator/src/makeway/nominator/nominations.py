@@ -34,12 +34,8 @@ class Nominations:
     """Those of one nominator, while it leads. One that another wrote is never touched."""
 
     def __init__(self, parts: NominatorParts, in_flight: OrdersInFlight) -> None:
-        self._bus = parts.bus
-        self._cluster = parts.cluster
+        self._parts = parts
         self._cluster_uid = parts.writer.cluster_uid
-        self._pods = parts.pods
-        self._classes = parts.classes
-        self._metrics = parts.metrics
         self._in_flight = in_flight
         self._orphans: dict[str, datetime] = {}
         self._not_ours: dict[str, str] = {}
@@ -56,7 +52,7 @@ class Nominations:
         taken_from, about = self._in_flight.outnominated_by(order), order.preemptor
         if not taken_from or about is None:
             return
-        there = await self._cluster.pod(about.namespace, about.name)
+        there = await self._parts.cluster.pod(about.namespace, about.name)
         if there is not None and decide.has_its_place(there.pod, order):
             for lower in taken_from:
                 lower.lost = lower.lost or "yielded"
@@ -66,10 +62,10 @@ class Nominations:
 
         Raises BusUnavailable.
         """
-        external = self._classes.external
+        external = self._parts.classes.external
         nominated = {
             pod.uid: pod
-            for pod in self._pods.nominated()
+            for pod in self._parts.pods.nominated()
             # Its class may have been opted in when it was nominated.
             if (pod.class_name in external or pod.policy == NEVER)
             and self._in_flight.of(pod.uid) is None
@@ -77,7 +73,7 @@ class Nominations:
         }
         for uid in [uid for uid in self._orphans if uid not in nominated]:
             del self._orphans[uid]
-        for uid in [uid for uid in self._not_ours if uid not in self._pods.by_uid]:
+        for uid in [uid for uid in self._not_ours if uid not in self._parts.pods.by_uid]:
             del self._not_ours[uid]
         for uid in nominated:
             self._orphans.setdefault(uid, now)
@@ -90,14 +86,14 @@ class Nominations:
     async def _adopt(self, pod: PendingPod) -> bool:
         """Go on with the order behind a pod's nomination; report whether there is one that is not over."""
         try:
-            last = await self._bus.last_order(pod.uid)
+            last = await self._parts.bus.last_order(pod.uid)
             order = last.message if isinstance(last, Last) else None
             if order is None or order.void is not None or not order.is_external:
                 return False
             if (order.cluster_uid, order.node) != (self._cluster_uid, pod.nominated):
                 return False
             one = self._in_flight.begin(order, stored=True)  # an outcome that comes from now on is heard
-            outcome = await self._bus.outcome(order.order_id)
+            outcome = await self._parts.bus.outcome(order.order_id)
         except Malformed:
             return False
         one.shown = True
@@ -115,7 +111,7 @@ class Nominations:
         one.looks_at = now + NODE_AGAIN
         about, node = one.order.preemptor, one.order.node
         try:
-            return await self._cluster.keeps_out(about.namespace, about.name, node)
+            return await self._parts.cluster.keeps_out(about.namespace, about.name, node)
         except (ApiError, ApiUnavailable) as error:
             _log.warning("node_not_read", node=node, pod_uid=one.uid, error=str(error))
             return False
@@ -124,20 +120,20 @@ class Nominations:
         """Remove a nomination of the nominator's, tried a few times. Return whether none of its is left."""
         for _ in range(3):
             try:
-                stored = await self._cluster.pod(namespace, name)
+                stored = await self._parts.cluster.pod(namespace, name)
                 if stored is None or stored.pod.metadata.uid != uid or stored.pod.spec.node_name:
                     return True
                 if not stored.nominated_by_us():
                     if stored.pod.status.nominated_node_name:
                         self._not_ours[uid] = stored.pod.status.nominated_node_name
                     return True
-                await self._cluster.clear_nomination(stored.pod)
+                await self._parts.cluster.clear_nomination(stored.pod)
             except Changed:
                 continue
             except (ApiError, ApiUnavailable) as error:
                 _log.warning("nomination_not_cleared", pod=f"{namespace}/{name}", error=str(error))
                 return False  # looked at again as one without an order
-            self._metrics.cleared.labels(reason).inc()
+            self._parts.metrics.cleared.labels(reason).inc()
             _log.info("nomination_cleared", pod=f"{namespace}/{name}", pod_uid=uid, reason=reason)
             return True
         return False

@@ -49,12 +49,7 @@ class Questions:
     """Those of one nominator, while it leads."""
 
     def __init__(self, parts: NominatorParts) -> None:
-        self._bus = parts.bus
-        self._pods = parts.pods
-        self._metrics = parts.metrics
-        self._writer = parts.writer
-        self._shadow = parts.shadow
-        self._outcomes = parts.outcomes
+        self._parts = parts
         self._quiet_until = 0.0
         self._silences = 0
 
@@ -66,15 +61,15 @@ class Questions:
         """Ask about a pod as it was read."""
         try:
             what = unmodelled(stored.raw)
-            if what and self._shadow is None:
+            if what and self._parts.shadow is None:
                 return self._only_filters(what)
             request = self._request(stored, mode)
         except msgspec.DecodeError as error:
-            self._metrics.plans.labels("unreadable").inc()
+            self._parts.metrics.plans.labels("unreadable").inc()
             return NoAnswer(True, "Unreadable", str(error))
         data = codec.encode(request)
         if len(data) > codec.MAX_BYTES:
-            self._metrics.plans.labels("unreadable").inc()
+            self._parts.metrics.plans.labels("unreadable").inc()
             _log.warning("plan_request_too_large", request_id=request.request_id, bytes=len(data))
             return NoAnswer(True, "TooLarge", f"the question is {len(data)} bytes, more than NATS carries")
         verified = await self._ask_shadow(request)
@@ -89,42 +84,42 @@ class Questions:
         meta = stored.pod.metadata
         nominations = tuple(
             Placement(namespace=one.namespace, name=one.name, uid=one.uid, node=one.nominated)
-            for one in self._pods.nominated()
+            for one in self._parts.pods.nominated()
             if one.uid != meta.uid
         )
         return PlanRequest(
             api_version=API_VERSION,
             request_id=request_id(datetime.now(UTC)),
-            cluster_uid=self._writer.cluster_uid,
+            cluster_uid=self._parts.writer.cluster_uid,
             mode="observe" if mode == "observe" else "enforce",
             timeout_milliseconds=int(PLAN_SECONDS * 1000),
             max_candidates=CANDIDATES,
             profile=Profile(name=stored.pod.spec.scheduler_name or "default-scheduler"),
-            pod=msgspec.Raw(decide.as_preemptor(stored.raw, for_filters=self._shadow is not None)),
+            pod=msgspec.Raw(decide.as_preemptor(stored.raw, for_filters=self._parts.shadow is not None)),
             nodes=NodeSelection(),
             nominations=nominations,
-            outcomes_read=self._outcomes.read,
+            outcomes_read=self._parts.outcomes.read,
         )
 
     def _only_filters(self, what: str) -> NoAnswer:
-        self._metrics.plans.labels("unmodelled").inc()
+        self._parts.metrics.plans.labels("unmodelled").inc()
         return NoAnswer(True, ONLY_FILTERS_KNOW, f"only the scheduler's own filters can judge {what}")
 
     async def _ask_shadow(self, request: PlanRequest) -> PlanReply | None:
         """Return the shadow scheduler's answer; None where there is no shadow, or it does not answer."""
-        if self._shadow is None:
+        if self._parts.shadow is None:
             return None
         # The shadow gives the planner what it leaves it of that.
         asked = msgspec.structs.replace(request, timeout_milliseconds=int((VERIFIES_SECONDS - 1) * 1000))
-        return await self._shadow.ask(codec.encode(asked), request.request_id)
+        return await self._parts.shadow.ask(codec.encode(asked), request.request_id)
 
     async def _ask_planner(self, data: bytes, asked: str) -> PlanReply | NoAnswer:
         """Return the planner's answer; where there is none all wait a moment."""
         try:
             with tracing.span("request", request_id=asked):
-                reply = codec.decode(PlanReply, await self._bus.request_plan(data, PLAN_SECONDS))
+                reply = codec.decode(PlanReply, await self._parts.bus.request_plan(data, PLAN_SECONDS))
         except (BusError, Malformed) as error:
-            self._metrics.plans.labels("unreachable").inc()
+            self._parts.metrics.plans.labels("unreachable").inc()
             pause = min(2.0**self._silences, LONGEST_SILENCE_SECONDS)
             self._quiet_until, self._silences = time.monotonic() + pause, min(self._silences + 1, 16)
             _log.warning("plan_request_failed", request_id=asked, reason=str(error))

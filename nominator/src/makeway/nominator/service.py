@@ -63,13 +63,6 @@ class Nominator:
 
     def __init__(self, parts: NominatorParts) -> None:
         self._parts = parts
-        self._bus = parts.bus
-        self._cluster = parts.cluster
-        self._pods = parts.pods
-        self._classes = parts.classes
-        self._control = parts.control
-        self._metrics = parts.metrics
-        self._writer = parts.writer
         self._wake = asyncio.Event()
         self._begin()
 
@@ -89,11 +82,11 @@ class Nominator:
 
     def changed(self, uid: str) -> None:
         """Take note that a pod came, changed or left."""
-        one, pod = self.in_flight.of(uid), self._pods.by_uid.get(uid)
+        one, pod = self.in_flight.of(uid), self._parts.pods.by_uid.get(uid)
         if one is not None and pod is not None and pod.nominated == one.order.node:
             one.shown = True
         known = uid in self._attempts or uid in self._nominations or one is not None
-        if known or (pod is not None and pod.class_name in self._classes.external):
+        if known or (pod is not None and pod.class_name in self._parts.classes.external):
             self._wake.set()
 
     def ended(self, outcome: Outcome) -> None:
@@ -107,7 +100,7 @@ class Nominator:
         """Return why nothing is planned at the moment; empty where something may be."""
         if missing := self._parts.synced():
             return missing
-        if not self._classes.external:
+        if not self._parts.classes.external:
             return ""
         if self._unanswered >= UNANSWERED:
             return f"{self._unanswered} orders in a row had no outcome: is an evictor running?"
@@ -143,21 +136,21 @@ class Nominator:
             await self._look_after(one, now)
         await self._nominations.look_for_orphans(now)
         waiting = self._waiting(now)
-        self._metrics.classes.set(len(self._classes.external))
-        self._metrics.waiting.set(len(waiting))
+        self._parts.metrics.classes.set(len(self._parts.classes.external))
+        self._parts.metrics.waiting.set(len(waiting))
         until = time.monotonic() + ROUND_SECONDS
         for pod, attempts in waiting:
             # What is in flight has its turn again, and a planner that does not answer costs one wait a round.
             if self._full() or time.monotonic() > until or self._questions.quiet():
                 break
             moment = datetime.now(UTC)
-            if max(attempts.next_at, self._classes.may_preempt_at(pod, moment)) <= moment:
+            if max(attempts.next_at, self._parts.classes.may_preempt_at(pod, moment)) <= moment:
                 await self._attempt(pod, attempts)
-        self._metrics.in_flight.set(len(self.in_flight))
+        self._parts.metrics.in_flight.set(len(self.in_flight))
 
     def _tell_of_classes(self) -> None:
         """Say whose pods are made room for, and that there are none, once each time that it changes."""
-        external = self._classes.external
+        external = self._parts.classes.external
         if external == self._told_of:
             return
         self._told_of = external
@@ -168,7 +161,7 @@ class Nominator:
 
     def _try_again_after_a_change(self, now: datetime) -> None:
         """Wait no longer for any pod where policy, mode or queues are others than when it was refused."""
-        revision = self._control.state.revision if self._control.state is not None else 0
+        revision = self._parts.control.state.revision if self._parts.control.state is not None else 0
         if revision == self._revision:
             return
         self._revision = revision
@@ -176,11 +169,11 @@ class Nominator:
 
     def _waiting(self, now: datetime) -> list[tuple[PendingPod, Attempts]]:
         """Return the pods to make room for, the most important and then the oldest first."""
-        external = self._classes.external
-        self._attempts.keep(self._pods.by_uid)
+        external = self._parts.classes.external
+        self._attempts.keep(self._parts.pods.by_uid)
         waiting = (
             pod
-            for pod in self._pods.of_classes(external)
+            for pod in self._parts.pods.of_classes(external)
             if self.in_flight.of(pod.uid) is None and not decide.refusal_of(pod, external)
         )
         return self._attempts.in_turn(waiting, now)
@@ -194,12 +187,12 @@ class Nominator:
 
     async def _attempt(self, pod: PendingPod, attempts: Attempts) -> None:
         """Plan for a pod and begin an order, or remember why not. Raises ApiError, ApiUnavailable."""
-        mode = self._control.mode(pod.namespace)
+        mode = self._parts.control.mode(pod.namespace)
         now = datetime.now(UTC)
         if mode == "off" or (await self._parts.brake.fresh()).holds(pod.namespace):
             attempts.pause(now)
             return
-        stored = await self._cluster.pod(pod.namespace, pod.name)
+        stored = await self._parts.cluster.pod(pod.namespace, pod.name)
         if stored is None or stored.pod.metadata.uid != pod.uid or stored.pod.spec.node_name:
             return  # the watch is about to say so
         if stored.pod.status.nominated_node_name:
@@ -228,15 +221,15 @@ class Nominator:
             self._refused(pod, reply, attempts, now)
             return None
         if mode == "observe":
-            self._metrics.plans.labels("observed").inc()
+            self._parts.metrics.plans.labels("observed").inc()
             attempts.next_at = now + OBSERVED_AGAIN
             return None
-        self._metrics.plans.labels("candidates").inc()
+        self._parts.metrics.plans.labels("candidates").inc()
         return await self._order(pod, stored, reply.candidates[0], reply, attempts)
 
     def _refused(self, pod: PendingPod, reply: PlanReply, attempts: Attempts, now: datetime) -> None:
         not_synced = reply.status == "notSynced"
-        self._metrics.plans.labels("not_synced" if not_synced else "refused").inc()
+        self._parts.metrics.plans.labels("not_synced" if not_synced else "refused").inc()
         attempts.pause(now, longest=timedelta(seconds=5) if not_synced else LONGEST_PAUSE)
         refusal = reply.refusal
         if refusal is not None and refusal.retry_at is not None:
@@ -254,15 +247,15 @@ class Nominator:
     ) -> OrderInFlight | None:
         """Begin to commit an order for a candidate; None where it cannot be."""
         now = datetime.now(UTC)
-        node = await self._cluster.node(candidate.node)
+        node = await self._parts.cluster.node(candidate.node)
         if node is None:
-            self._metrics.orders.labels("changed").inc()
+            self._parts.metrics.orders.labels("changed").inc()
             attempts.pause(now)
             why = f"node {candidate.node} does not exist any more"
             _log_refusal(pod, "PlanChanged", why, reply.decision_id)
             return None
         commit = decide.commit_of(
-            self._writer,
+            self._parts.writer,
             order_id=order_id(now),
             offer=reply.offer,
             preemptor=stored.pod,
@@ -279,7 +272,7 @@ class Nominator:
             now=now,
         )
         if not waits:
-            lower = decide.outnominated(self._pods.nominated(), candidate.node, pod)
+            lower = decide.outnominated(self._parts.pods.nominated(), candidate.node, pod)
             order = replace(order, nominations_to_clear=lower)
         begun = self._commits.begin(commit, order, stored, waits)
         begun.since = attempts.first_seen
@@ -287,7 +280,7 @@ class Nominator:
 
     def _pause(self, uid: str) -> None:
         """Have a pod wait whose order came to nothing."""
-        if (pod := self._pods.by_uid.get(uid)) is not None:
+        if (pod := self._parts.pods.by_uid.get(uid)) is not None:
             now = datetime.now(UTC)
             self._attempts.of(pod, now).pause(now)
 
@@ -297,7 +290,7 @@ class Nominator:
         """See what has become of an order that is in its stream. Raises ApiError, ApiUnavailable."""
         if not one.stored:
             return
-        order, pod = one.order, self._pods.by_uid.get(one.uid)
+        order, pod = one.order, self._parts.pods.by_uid.get(one.uid)
         outcome = one.outcome
         if pod is None:
             await self._left(one, now)
@@ -324,14 +317,14 @@ class Nominator:
         await self._nominations.yield_to(one.order)
         self.in_flight.end(one)
         one.preemption.end(result=one.outcome.result if one.outcome is not None else "bound")
-        self._metrics.orders.labels("bound").inc()
+        self._parts.metrics.orders.labels("bound").inc()
         if one.since is not None and one.outcome is not None:
-            self._metrics.bound_seconds.observe((now - one.since).total_seconds())
+            self._parts.metrics.bound_seconds.observe((now - one.since).total_seconds())
         _log.info("preemptor_gone", order_id=one.order.order_id, pod_uid=one.uid)
 
     async def _over(self, one: OrderInFlight, result: str, now: datetime, message: str = "") -> None:
         """End an order after which its pod is not bound, once its nomination is taken back."""
-        pod = self._pods.by_uid.get(one.uid)
+        pod = self._parts.pods.by_uid.get(one.uid)
         if pod is not None and pod.nominated == one.order.node:
             if now < one.clears_at:
                 return
@@ -341,10 +334,10 @@ class Nominator:
         self._unanswered += result == "expired" and one.outcome is None
         self.in_flight.end(one)
         one.preemption.end(message or result, result=result)
-        self._metrics.orders.labels(result).inc()
+        self._parts.metrics.orders.labels(result).inc()
         if one.is_lost_to_others:
             self._losses.add(now)
-            self._metrics.lost.labels(one.lost).inc()
+            self._parts.metrics.lost.labels(one.lost).inc()
             _log.warning(
                 "nomination_lost",
                 order_id=one.order.order_id,
