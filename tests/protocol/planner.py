@@ -17,7 +17,7 @@ from makeway.bus.messages import Awaited, NominationToClear, Placement, Void
 from makeway.bus.orders import OrderWriter
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.mode import Mode
-from makeway.planner.commit.committer import Committer, CommitterSettings
+from makeway.planner.commit.committer import Committer
 from makeway.planner.commit.judge import Accepted, draft
 from makeway.planner.commit.nominated import NominatedPods
 from makeway.planner.metrics import PlannerMetrics
@@ -84,15 +84,13 @@ class Planner:
         self.pods: dict[str, Pod] = {}
         self.nominated = NominatedPods()
         self.committer = Committer(
-            CommitterSettings(
-                cluster_uid=CLUSTER,
-                identity=process.identity,
-                subjects=SUBJECTS,
-                signatures=bus.signatures,
-                unsynced=lambda: "" if self.follower.synced else "the streams are not read",
-                pod=self._record,
-                now=process.now,
-            ),
+            cluster_uid=CLUSTER,
+            identity=process.identity,
+            subjects=SUBJECTS,
+            signatures=bus.signatures,
+            unsynced=lambda: "" if self.follower.synced else "the streams are not read",
+            pod=self._record,
+            now=process.now,
             judge=self._judge,
             ledger=self.ledger,
             writer=OrderWriter(bus, now=process.now, sleep=process.sleep),

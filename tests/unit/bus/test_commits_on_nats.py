@@ -17,7 +17,7 @@ from makeway.bus.signing.keys import SigningKind
 from makeway.bus.signing.signatures import Signatures
 from makeway.core.policy.brake import RELEASED
 from makeway.core.policy.document import Policy
-from makeway.planner.commit.committer import Committer, CommitterSettings
+from makeway.planner.commit.committer import Committer
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.service.orders.commit_judge import CommitJudge
@@ -34,15 +34,13 @@ async def serving(connect_bus: ConnectBus, seen: Snapshot, nominated: dict[str, 
     bus.signatures = signatures("require", SigningKind.ORDER, SigningKind.CONTROL)
     ledger = Ledger()
     committer = Committer(
-        CommitterSettings(
-            cluster_uid="cluster",
-            identity="p",
-            subjects=bus.subjects,
-            signatures=bus.signatures,
-            unsynced=lambda: "",
-            pod=seen.pods.get,
-            now=lambda: NOW,
-        ),
+        cluster_uid="cluster",
+        identity="p",
+        subjects=bus.subjects,
+        signatures=bus.signatures,
+        unsynced=lambda: "",
+        pod=seen.pods.get,
+        now=lambda: NOW,
         judge=CommitJudge(
             seen, ledger, nominated, "enforce", policy=Policy, brake=lambda: RELEASED, versions={}
         ).judge,

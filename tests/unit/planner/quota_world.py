@@ -22,7 +22,7 @@ from makeway.core.queues.parsing import parse_queues
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.plan.decision import QuotaInputs
-from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
+from makeway.planner.quota.loop import QuotaLoop
 from makeway.planner.quota.processes import EndedQuota, QuotaProcesses
 from makeway.planner.recording.decisions import Decisions
 from makeway.planner.snapshot.changes import Adopt, PutPod, RemovePod
@@ -104,15 +104,13 @@ class Enforcing:
             return self.gates
 
         self.loop = QuotaLoop(
-            QuotaSettings(
-                cluster_uid=CLUSTER,
-                identity="planner",
-                mode=lambda: self.mode,
-                ready=lambda: True,
-                gates=gates,
-                brake=lambda: Brake(namespaces=frozenset({self.braked} - {""})),
-                now=self.clock.now,
-            ),
+            cluster_uid=CLUSTER,
+            identity="planner",
+            mode=lambda: self.mode,
+            ready=lambda: True,
+            gates=gates,
+            brake=lambda: Brake(namespaces=frozenset({self.braked} - {""})),
+            now=self.clock.now,
             snapshot=self.snapshot,
             ledger=self.ledger,
             orders=Bus(self),

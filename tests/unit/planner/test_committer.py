@@ -19,7 +19,7 @@ from makeway.bus.orders import LATE, NOT_ACKNOWLEDGED, OrderWriter, voided
 from makeway.bus.signing.signatures import Signatures
 from makeway.bus.subjects import Subjects
 from makeway.core.k8s.objects import Metadata, Pod, PodCondition, PodSpec, PodStatus
-from makeway.planner.commit.committer import Committer, CommitterSettings
+from makeway.planner.commit.committer import Committer
 from makeway.planner.commit.judge import Accepted, draft
 from makeway.planner.commit.versions import PodVersions
 from makeway.planner.metrics import PlannerMetrics
@@ -52,15 +52,13 @@ class World:
 
         bus: Any = self.stream
         self.committer = Committer(
-            CommitterSettings(
-                cluster_uid="cluster",
-                identity="planner",
-                subjects=SUBJECTS,
-                signatures=Signatures(),
-                unsynced=lambda: self.missing,
-                pod=make_pod,
-                now=lambda: self.time,
-            ),
+            cluster_uid="cluster",
+            identity="planner",
+            subjects=SUBJECTS,
+            signatures=Signatures(),
+            unsynced=lambda: self.missing,
+            pod=make_pod,
+            now=lambda: self.time,
             judge=self._judge,
             ledger=self.ledger,
             writer=OrderWriter(bus, now=lambda: self.time, sleep=sleep),

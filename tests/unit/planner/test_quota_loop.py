@@ -29,7 +29,7 @@ from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.plan.decision import Decision, QuotaInputs
 from makeway.planner.quota.decide import QuotaAnswer, answering
-from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
+from makeway.planner.quota.loop import QuotaLoop
 from makeway.planner.quota.processes import EndedQuota, QuotaMemory, QuotaProcesses
 from makeway.planner.recording.decisions import Decisions
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutBudget, RemovePod
@@ -159,9 +159,11 @@ def loop_of(
     told = told or asyncio.Event()
     metrics = PlannerMetrics(CollectorRegistry())
     return QuotaLoop(
-        QuotaSettings(
-            cluster_uid="cluster", identity="planner", mode=lambda: "enforce", ready=ready, gates=gates
-        ),
+        cluster_uid="cluster",
+        identity="planner",
+        mode=lambda: "enforce",
+        ready=ready,
+        gates=gates,
         snapshot=snapshot,
         ledger=ledger,
         orders=bus,

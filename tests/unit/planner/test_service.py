@@ -495,7 +495,7 @@ async def test_only_in_mode_enforce_a_plan_offers_what_may_be_evicted() -> None:
         return "sealed"
 
     world = Bench()
-    world.planner._seal = seal
+    world.planner.seal = seal
 
     plain = await world.ask(mode="observe")
     asked = await world.ask()

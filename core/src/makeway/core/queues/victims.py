@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from heapq import heappop, heappush, merge
 from typing import Final, TypeAlias, TypeVar
 
@@ -174,27 +174,21 @@ def _in_order(candidates: Iterable[Ordered], late: list[Ordered]) -> Iterator[Or
         yield heappop(late)
 
 
+@dataclass(eq=False)
 class _Taking:
     """Units taken so far, and what may still be taken above each guarantee and from each gang."""
 
-    def __init__(
-        self,
-        tree: QueueTree,
-        usage: Usage,
-        queue: Queue,
-        members: Members,
-        *,
-        busy: frozenset[int],
-        veto: Veto | None,
-        surplus: Surplus | None,
-    ) -> None:
-        self._tree = tree
-        self._usage = usage
-        self._below = range(queue.number, queue.below)
-        self._members = members
-        self._busy = busy
-        self._veto = veto
-        self._surplus = surplus
+    tree: QueueTree
+    usage: Usage
+    queue: Queue
+    members: Members
+    _: KW_ONLY
+    busy: frozenset[int]
+    veto: Veto | None
+    surplus: Surplus | None
+
+    def __post_init__(self) -> None:
+        self._below = range(self.queue.number, self.queue.below)
         self._left: dict[str, int] = {}
         self._youngest: dict[str, int] = {}
         self._spare: dict[int, dict[str, int]] = {}
@@ -251,9 +245,9 @@ class _Taking:
                 leaf, guards = number, self._guards(number)
             kept_by = self._kept_whole(unit) if whole else _kept_by(guards, gives)
             if kept_by is not None:
-                kept.append((unit, Guarantee(self._tree.queues[kept_by[0]].path, kept_by[1])))
+                kept.append((unit, Guarantee(self.tree.queues[kept_by[0]].path, kept_by[1])))
                 continue
-            rule = self._veto(unit) if self._veto is not None else ""
+            rule = self.veto(unit) if self.veto is not None else ""
             if rule:
                 kept.append((unit, rule))
                 continue
@@ -281,7 +275,7 @@ class _Taking:
         parts: list[list[Ordered]] = []
         met: set[str] = set()
         for leaf in leaves:
-            owner = next((self._tree.queues[one].path for one in leaf.line if one in self._busy), "")
+            owner = next((self.tree.queues[one].path for one in leaf.line if one in self.busy), "")
             units = yield from self._of(leaf.number)
             for unit, pause in _chunks(units):
                 if pause:
@@ -357,7 +351,7 @@ class _Taking:
             return known
         found = self._read[leaf] = []
         pods = 0
-        for unit in self._members(leaf):
+        for unit in self.members(leaf):
             pods += len(unit.pods) or 1
             if pods >= CHUNK:
                 pods = 0
@@ -369,8 +363,8 @@ class _Taking:
 
     def _left_to_others(self, unit: Unit) -> Unit:
         """Return a unit of several pods as exempt where another process runs for a queue of one of them."""
-        lines = (self._tree.queues[number].line for number, _ in unit.amounts)
-        if self._busy.isdisjoint(one for line in lines for one in line):
+        lines = (self.tree.queues[number].line for number, _ in unit.amounts)
+        if self.busy.isdisjoint(one for line in lines for one in line):
             return unit
         return replace(unit, exempt=unit.exempt or PROCESS_RUNNING)
 
@@ -384,7 +378,7 @@ class _Taking:
         """Return how many more pods of a gang may go without breaking it; 0 or less: none."""
         left = self._left.get(gang)
         if left is None:
-            left = self._left[gang] = 0 if self._surplus is None else self._surplus(gang)
+            left = self._left[gang] = 0 if self.surplus is None else self.surplus(gang)
         return left
 
     def _given(self, unit: Unit, leaf: int | None = None) -> Amounts:
@@ -407,11 +401,11 @@ class _Taking:
         guards = self._guarded.get(leaf)
         if guards is None:
             guards = self._guarded[leaf] = []
-            for queue in self._tree.line(leaf):
+            for queue in self.tree.line(leaf):
                 if queue.guaranteed:
                     spare = self._spare.get(queue.number)
                     if spare is None:
-                        held = self._usage.of(queue.number)
+                        held = self.usage.of(queue.number)
                         spare = {name: held.get(name, 0) - least for name, least in queue.guaranteed.items()}
                         self._spare[queue.number] = spare
                     guards.append((queue.number, spare))

@@ -47,11 +47,12 @@ Judge = Callable[[CommitRequest, Offer, datetime, Accepted | None], Accepted | V
 """Judges a commit by what the planner sees at this moment, knowing the verdict so far."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommitterSettings:
-    """What does not change while the process lives.
+@dataclass(eq=False, kw_only=True)
+class Committer:
+    """One planner's. `changed` is to be called when a pod's nomination has changed.
 
     `unsynced()`: why nothing can be judged yet. `pod(uid)`: as the snapshot has it. `now()`: the time, UTC.
+    `leading`: set by the process, and no longer after `stop`.
     """
 
     cluster_uid: str
@@ -60,31 +61,17 @@ class CommitterSettings:
     signatures: Signatures
     unsynced: Callable[[], str]
     pod: Callable[[str], PodRecord | None]
+    judge: Judge
+    ledger: Ledger
+    writer: OrderWriter
+    metrics: PlannerMetrics
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    leading: bool = False
 
-
-class Committer:
-    """One planner's. `changed` is to be called when a pod's nomination has changed."""
-
-    def __init__(
-        self,
-        settings: CommitterSettings,
-        *,
-        judge: Judge,
-        ledger: Ledger,
-        writer: OrderWriter,
-        metrics: PlannerMetrics,
-    ) -> None:
-        self._settings = settings
-        self._judge = judge
-        self._ledger = ledger
-        self._writer = writer
-        self._metrics = metrics
+    def __post_init__(self) -> None:
         self._wakes: dict[str, asyncio.Event] = {}
         self._under_way: dict[str, asyncio.Task[CommitReply]] = {}
         self._restoring: set[asyncio.Task[None]] = set()
-        self.leading = False
-        """Whether this planner leads; set by the process, and no longer after `stop`."""
 
     def changed(self, uid: str) -> None:
         """Have the commit for a pod judged again, where one waits."""
@@ -112,7 +99,7 @@ class Committer:
         """
         if not self.leading:
             return
-        now = self._settings.now()
+        now = self.now()
         for order in lost:
             if order.store_by is not None and now < order.not_after:
                 task = asyncio.create_task(self._restore(order), name="restore")
@@ -120,9 +107,9 @@ class Committer:
                 task.add_done_callback(self._restoring.discard)
 
     async def _restore(self, order: EvictionOrder) -> None:
-        again = structs.replace(order, store_by=self._settings.now() + STORED_WITHIN)
+        again = structs.replace(order, store_by=self.now() + STORED_WITHIN)
         try:
-            stored = await self._writer.store(again, 0)
+            stored = await self.writer.store(again, 0)
         except BusError as error:
             _log.warning("order_not_stored_again", order_id=order.order_id, reason=str(error))
         else:
@@ -137,26 +124,26 @@ class Committer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _commit(self, commit: CommitRequest) -> CommitReply:
-        settings, now = self._settings, self._settings.now()
+        now = self.now()
         try:
-            offer = settings.signatures.offer(commit.offer.encode(), settings.subjects.commit)
+            offer = self.signatures.offer(commit.offer.encode(), self.subjects.commit)
         except Malformed as error:
             return self._void(commit, Void(reason="not-offered", message=str(error)))
-        if (why := refused_by_itself(commit, offer, settings.cluster_uid, now)) is not None:
+        if (why := refused_by_itself(commit, offer, self.cluster_uid, now)) is not None:
             return self._void(commit, why)
         # What becomes of an order is known once the stream answers, however long that takes.
         late = max(commit.store_by - now, timedelta()) + OVERDUE
-        unstored = functools.cache(lambda: self._ledger.unstored(commit.order_id, settings.now()))  # once
+        unstored = functools.cache(lambda: self.ledger.unstored(commit.order_id, self.now()))  # once
         overdue = asyncio.get_running_loop().call_later(late.total_seconds(), unstored)
         try:
             verdict = self._judged(commit, offer, None)
             await failpoint("planner.commit-received")
-            subject = settings.subjects.order(draft(commit, offer.decision_id, None, now))
+            subject = self.subjects.order(draft(commit, offer.decision_id, None, now))
             with contextlib.suppress(BusUnavailable):
-                if (first := await self._writer.first(subject, commit.after)) is not None:
+                if (first := await self.writer.first(subject, commit.after)) is not None:
                     return self._answered(commit, first)
             while waits_for := self._waits_for(verdict := self._judged(commit, offer, verdict), commit):
-                left = (commit.store_by - settings.now()).total_seconds()
+                left = (commit.store_by - self.now()).total_seconds()
                 if left <= 0 and isinstance(verdict, Accepted):
                     verdict = Void(reason=LATE, message=f"not seen in time: {waits_for}")
                 if left <= 0:
@@ -164,20 +151,18 @@ class Committer:
                 await self._change_of(commit, left)
             if isinstance(verdict, Accepted):
                 order = verdict.order
-            elif live := self._ledger.live_beside(commit.preemptor.uid, commit.order_id, settings.now()):
+            elif live := self.ledger.live_beside(commit.preemptor.uid, commit.order_id, self.now()):
                 # A void would be stored over it, and a void that is not stored is no answer: a planner before
                 # this one may have sent the order to a leader of the stream that has yet to take it.
-                if (first := await self._writer.first(subject, commit.after)) is not None:
+                if (first := await self.writer.first(subject, commit.after)) is not None:
                     return self._answered(commit, first)
                 raise BusUnavailable(f"{verdict.reason}: {verdict.message}; order {live} lives")
             else:
-                made = draft(
-                    commit, offer.decision_id, settings.pod(commit.placements[0].uid), settings.now()
-                )
+                made = draft(commit, offer.decision_id, self.pod(commit.placements[0].uid), self.now())
                 order = voided(made, verdict)
             # Judged just now: nothing was awaited since.
             try:
-                answer = await self._writer.store(order, commit.after)
+                answer = await self.writer.store(order, commit.after)
             except BusError:
                 unstored()
                 raise
@@ -187,25 +172,25 @@ class Committer:
             return self._answered(commit, answer)
         finally:
             overdue.cancel()
-            self._ledger.withdraw(commit.order_id)
+            self.ledger.withdraw(commit.order_id)
 
     def _waits_for(self, verdict: Accepted | Void, commit: CommitRequest) -> str:
         """Return what a verdict waits for; a void for the end of the order over which it would be stored."""
         if isinstance(verdict, Accepted):
             return verdict.waits_for
-        return self._ledger.live_beside(commit.preemptor.uid, commit.order_id, self._settings.now())
+        return self.ledger.live_beside(commit.preemptor.uid, commit.order_id, self.now())
 
     def _judged(self, commit: CommitRequest, offer: Offer, before: Accepted | Void | None) -> Accepted | Void:
         """Judge a commit, and reserve what it comes to."""
-        if missing := self._settings.unsynced():
-            made = draft(commit, offer.decision_id, None, self._settings.now())
+        if missing := self.unsynced():
+            made = draft(commit, offer.decision_id, None, self.now())
             return Accepted(made, missing)
         known = before if isinstance(before, Accepted) else None
-        verdict = self._judge(commit, offer, self._settings.now(), known)
+        verdict = self.judge(commit, offer, self.now(), known)
         if isinstance(verdict, Accepted):
-            self._ledger.reserve(verdict.order)
+            self.ledger.reserve(verdict.order)
         else:
-            self._ledger.withdraw(commit.order_id)
+            self.ledger.withdraw(commit.order_id)
         return verdict
 
     async def _change_of(self, commit: CommitRequest, left: float) -> None:
@@ -231,8 +216,8 @@ class Committer:
             )
         if stored.void is not None:
             return self._void(commit, stored.void)
-        self._ledger.ordered(stored)
-        self._metrics.commits.labels("stored").inc()
+        self.ledger.ordered(stored)
+        self.metrics.commits.labels("stored").inc()
         _log.info(
             "order_committed",
             order_id=stored.order_id,
@@ -246,7 +231,7 @@ class Committer:
         return self._reply(commit, order=stored)
 
     def _void(self, commit: CommitRequest, why: Void) -> CommitReply:
-        self._metrics.commits.labels("void").inc()
+        self.metrics.commits.labels("void").inc()
         _log.info("order_voided", order_id=commit.order_id, reason=why.reason, message=why.message)
         return self._reply(commit, void=why)
 
@@ -256,7 +241,7 @@ class Committer:
         return CommitReply(
             api_version=API_VERSION,
             order_id=commit.order_id,
-            planner=self._settings.identity,
+            planner=self.identity,
             status="stored" if order is not None else "void",
             order=order,
             void=void,

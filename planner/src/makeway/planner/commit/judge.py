@@ -305,8 +305,8 @@ def _victims(
             return Void(reason="victim-spared", message=message)
         one = removable[pod.uid]
         facts, closes = facts_for_evictors(pod, versions.get(pod.uid, "")), offer.closing.get(pod.uid)
-        of_plan = {"pdb_violating": one.pdb_violating, "unit": one.unit}
-        victims.append(as_victim(pod, one.rule, facts=facts, closes=closes, **of_plan))
+        found = as_victim(pod, one.rule, pdb_violating=one.pdb_violating, unit=one.unit)
+        victims.append(replace(found, facts=facts, closes=closes))
     for unit in {unit.number: unit for pod in going if (unit := unit_of(pod))}.values():
         for other in unit.members():
             # What has come since the plan evictors decide over.

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from typing import Final
 
@@ -47,6 +48,7 @@ Preempted = Callable[[PodRecord, PodRecord, datetime, str], None]
 """Hears of a preemptor, or a member of it, of a victim, and when and by which scheduler that was marked."""
 
 
+@dataclass(eq=False)
 class Comparer:
     """One planner's, of pods or of groups. `pairing`: its plans and marks.
 
@@ -54,28 +56,20 @@ class Comparer:
     preemptor. `unsynced`: what is missing to plan on.
     """
 
-    def __init__(
-        self,
-        identity: str,
-        *,
-        of_groups: bool,
-        snapshot: Snapshot,
-        past: ShortPast,
-        cluster_uid: str,
-        preempted: Preempted,
-        unsynced: Callable[[], str],
-        served: Callable[[str], bool] = lambda _: False,
-    ) -> None:
-        self._identity = identity
-        self._of_groups = of_groups
-        self._snapshot = snapshot
-        self._past = past
-        self._cluster_uid = cluster_uid
-        self._preempted = preempted
-        self._unsynced = unsynced
+    identity: str
+    _: KW_ONLY
+    of_groups: bool
+    snapshot: Snapshot
+    past: ShortPast
+    cluster_uid: str
+    preempted: Preempted
+    unsynced: Callable[[], str]
+    served: Callable[[str], bool] = lambda _: False
+
+    def __post_init__(self) -> None:
         self._cache = PlanCache()
-        most = MOST_GROUPS if of_groups else MOST_WAITING
-        self.pairing = Pairing(anywhere=of_groups, most=most, served=served)
+        most = MOST_GROUPS if self.of_groups else MOST_WAITING
+        self.pairing = Pairing(anywhere=self.of_groups, most=most, served=self.served)
         self._observed: dict[str, Observed] = {}
         self._most = most
 
@@ -89,12 +83,12 @@ class Comparer:
         pods = [request.pod] if isinstance(request, PlanRequest) else [one.pod for one in request.classes]
         asked = map(_decode_pod, pods)
         nominated = [pod for pod in asked if pod.status.nominated_node_name and not pod.spec.node_name]
-        for pod in () if self._of_groups else nominated:
+        for pod in () if self.of_groups else nominated:
             self.put(pod, now)
         waiting = self._observed.get(key) if self.pairing.waits_for(key, decision.at) else None
         if waiting is not None and waiting.certainty is not None and not nominated:
             return []
-        return self._expect(observed(self._snapshot, decision), now)
+        return self._expect(observed(self.snapshot, decision), now)
 
     def put(self, pod: Pod, now: datetime) -> None:
         """Note where a pod is nominated to or bound."""
@@ -107,7 +101,7 @@ class Comparer:
 
     def unasked(self, now: datetime, *, anew: bool = False) -> list[UnaskedPreemption]:
         """Return the preemptions that are to be planned for; `anew`: that have shown since the last look."""
-        return self.pairing.unasked(now, self._about if self._of_groups else None, anew=anew)
+        return self.pairing.unasked(now, self._about if self.of_groups else None, anew=anew)
 
     async def plan(
         self,
@@ -121,7 +115,7 @@ class Comparer:
         `nominated`, `in_flight`: as of `planning_unasked`. Nothing where its plan is late, or the snapshot is
         not complete.
         """
-        if self.pairing.waits_for(seen.key, seen.at) or self._unsynced():
+        if self.pairing.waits_for(seen.key, seen.at) or self.unsynced():
             return []
         began = time.perf_counter()
 
@@ -129,12 +123,12 @@ class Comparer:
             return time.perf_counter() - began
 
         steps = planning_unasked(
-            self._snapshot,
+            self.snapshot,
             seen,
-            self._past,
+            self.past,
             name=decision_id(now),
-            planner=self._identity,
-            cluster_uid=self._cluster_uid,
+            planner=self.identity,
+            cluster_uid=self.cluster_uid,
             nominated=nominated,
             in_flight=in_flight,
             seconds=seconds,
@@ -147,7 +141,7 @@ class Comparer:
                     if found is not None:
                         return self._expect(found, now)
                     await asyncio.sleep(0)
-                    if self._unsynced() or seconds() > MOST_SECONDS:
+                    if self.unsynced() or seconds() > MOST_SECONDS:
                         break
         except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError):
             pass  # the snapshot's own feed says so
@@ -157,21 +151,21 @@ class Comparer:
 
     def _key_of(self, pod: Pod) -> str:
         """Return what a pod's preemptor is known by; empty of a pod without a group where groups are."""
-        if not self._of_groups:
+        if not self.of_groups:
             return pod.metadata.uid
         name = group_of(pod)
         return f"{pod.metadata.namespace}/{name}" if name else ""
 
     def _about(self, key: str) -> tuple[int, int] | None:
         """Return a group's priority, and how many of its members have no node; None where it is not known."""
-        groups, pods = self._snapshot.groups, self._snapshot.pods
+        groups, pods = self.snapshot.groups, self.snapshot.pods
         if (record := groups.record_of(key)) is None:
             return None
         known = (pods.get(uid) for uid in groups.uids(key))
         return record.priority, sum(pod is not None and not pod.node and not pod.terminating for pod in known)
 
     def _expect(self, seen: Observed, now: datetime) -> list[Comparison]:
-        plan = expected(self._snapshot, seen.decision)
+        plan = expected(self.snapshot, seen.decision)
         found = self._concluded(self.pairing.expect(plan, asked=seen.certainty is None), now)
         self._observed[plan.key] = seen
         while len(self._observed) > self._most:
@@ -184,8 +178,8 @@ class Comparer:
             if (seen := self._observed.pop(pair.expected.key, None)) is None:
                 continue
             for mark in pair.evicted:
-                self._preempted(seen.decision.asked.preemptor, mark.pod, mark.at, mark.scheduler)
-            compared = comparison(seen, pair, self._identity, now)
+                self.preempted(seen.decision.asked.preemptor, mark.pod, mark.at, mark.scheduler)
+            compared = comparison(seen, pair, self.identity, now)
             if compared is not None:
                 found.append(compared)
         return found

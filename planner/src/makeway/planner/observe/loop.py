@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import Final, NoReturn, Protocol
 
@@ -59,6 +60,7 @@ class ComparisonPublisher(Protocol):
         """Store it; raises BusError."""
 
 
+@dataclass(eq=False)
 class ObserveLoop:
     """One planner's; a handler of the pods' list-watch too.
 
@@ -68,43 +70,35 @@ class ObserveLoop:
 
     following = False
 
-    def __init__(
-        self,
-        identity: str,
-        *,
-        snapshot: Snapshot,
-        bus: ComparisonPublisher,
-        metrics: PlannerMetrics,
-        ledger: Ledger,
-        past: ShortPast,
-        cluster_uid: str = "",
-        unsynced: Callable[[], str] = str,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._identity = identity
-        self._snapshot = snapshot
-        self._ledger = ledger
-        self._unsynced = unsynced
+    identity: str
+    _: KW_ONLY
+    snapshot: Snapshot
+    bus: ComparisonPublisher
+    metrics: PlannerMetrics
+    ledger: Ledger
+    past: ShortPast
+    cluster_uid: str = ""
+    unsynced: Callable[[], str] = str
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    def __post_init__(self) -> None:
         self._loops = PreemptionLoops()
         self._unasked: asyncio.Queue[UnaskedPreemption] = asyncio.Queue(QUEUE_LIMIT)
-        self._bus = bus
-        self._metrics = metrics
-        self._now = now
-        self._authors = Authors(ledger)
+        self._authors = Authors(self.ledger)
 
         def comparer(served: Callable[[str], bool], *, of_groups: bool) -> Comparer:
             return Comparer(
-                identity,
+                self.identity,
                 of_groups=of_groups,
-                snapshot=snapshot,
-                past=past,
-                cluster_uid=cluster_uid,
+                snapshot=self.snapshot,
+                past=self.past,
+                cluster_uid=self.cluster_uid,
                 preempted=self._preempted,
-                unsynced=unsynced,
+                unsynced=self.unsynced,
                 served=served,
             )
 
-        self._pods = comparer(ledger.makes_room_for, of_groups=False)
+        self._pods = comparer(self.ledger.makes_room_for, of_groups=False)
         self._gangs = comparer(lambda _: False, of_groups=True)
         self._both = (self._gangs, self._pods)
         self._marked: set[str] = set()
@@ -117,11 +111,11 @@ class ObserveLoop:
 
     def loops(self) -> int:
         """Return how many pairs of owners preempt each other, or one the other, again and again."""
-        return self._loops.count(self._now())
+        return self._loops.count(self.now())
 
     def told_loops(self) -> str:
         """Say which; empty where there are none."""
-        return self._loops.describe(self._now())
+        return self._loops.describe(self.now())
 
     def hold_back(self, preemptor: PodRecord, plan: Plan, now: datetime) -> Plan | PlanRefusal:
         """Leave out of a plan what goes on with a loop; see `makeway.planner.observe.loops`."""
@@ -130,13 +124,13 @@ class ObserveLoop:
     def expect(self, decision: Decision) -> None:
         """Take a decision that was made in mode `observe`, on the snapshot as it is now."""
         comparer = self._gangs if isinstance(decision.request, GroupPlanRequest) else self._pods
-        self._say_all(comparer.expect(decision, self._now()))
+        self._say_all(comparer.expect(decision, self.now()))
 
     # What the list-watch calls.
 
     def put(self, item: Pod) -> None:
         """Note a nomination, a binding, a new mark, or that a mark was taken back."""
-        uid, now = item.metadata.uid, self._now()
+        uid, now = item.metadata.uid, self.now()
         for one in self._both:
             one.put(item, now)
         scheduler = preempted_by(item)
@@ -155,14 +149,14 @@ class ObserveLoop:
         """Note that a pod is gone."""
         uid = item.metadata.uid
         for one in self._both:
-            one.pairing.drop(uid, self._now())
+            one.pairing.drop(uid, self.now())
         self._marked.discard(uid)
         self._told.pop(uid, None)
 
     def retain(self, uids: set[str]) -> None:
         """Note that pods which a complete list does not have are gone."""
         for one in self._both:
-            one.pairing.retain(uids, self._now())
+            one.pairing.retain(uids, self.now())
         self._marked &= uids
         for uid in self._told.keys() - uids:
             del self._told[uid]
@@ -175,7 +169,7 @@ class ObserveLoop:
         for one in outcome.victims if preemptor is not None else ():
             victim = self._known(one.uid) if one.result == "deleted" else None
             if preemptor is not None and victim is not None:
-                self._preempted(preemptor, victim, self._now(), _OWN)
+                self._preempted(preemptor, victim, self.now(), _OWN)
 
     def orders_read(self) -> None:
         """Go on with the marks that are held: more orders have been read."""
@@ -183,7 +177,7 @@ class ObserveLoop:
             return
         for mark in self._authors.of_others():
             (self._gangs if mark.for_group else self._pods).pairing.evicted(mark.evicted)
-        self._plan_for(self._pods.unasked(self._now(), anew=True))
+        self._plan_for(self._pods.unasked(self.now(), anew=True))
 
     # What runs.
 
@@ -195,7 +189,7 @@ class ObserveLoop:
             if len(self._authors):
                 continue
             for comparer in self._both:
-                now = self._now()
+                now = self.now()
                 self._plan_for(comparer.unasked(now))
                 self._say_all(comparer.due(now))
 
@@ -206,7 +200,7 @@ class ObserveLoop:
             try:
                 await self._plan(seen)
             except Exception as error:  # noqa: BLE001 - the top of a plan: a defect must end no answers
-                self._metrics.comparison_records.labels("failed").inc()
+                self.metrics.comparison_records.labels("failed").inc()
                 metadata = seen.pod.metadata
                 _log.warning(
                     "comparison_not_planned",
@@ -221,31 +215,31 @@ class ObserveLoop:
         while True:
             comparison = await self._queue.get()
             try:
-                await self._bus.publish_comparison(comparison)
+                await self.bus.publish_comparison(comparison)
             except BusError as error:
-                self._metrics.comparison_records.labels("failed").inc()
+                self.metrics.comparison_records.labels("failed").inc()
                 _log.warning("comparison_not_written", decision_id=comparison.decision_id, error=str(error))
             else:
-                self._metrics.comparison_records.labels("written").inc()
+                self.metrics.comparison_records.labels("written").inc()
 
     # -------------------------------------------------------------------------------- inner work
 
     def _mark(self, item: Pod, scheduler: str) -> None:
-        if not (len(self) or self.following) or self._unsynced():
+        if not (len(self) or self.following) or self.unsynced():
             return
         try:
             pod = pod_record(item)
         except QuantityError:
             return  # the snapshot's own feed says so
-        gone_now, revision = gone(self._snapshot, pod), self._snapshot.revision
+        gone_now, revision = gone(self.snapshot, pod), self.snapshot.revision
         mark = SeenMark(
-            Evicted(pod, gone_now, scheduler, self._now(), revision),
+            Evicted(pod, gone_now, scheduler, self.now(), revision),
             for_group=preempted_for_group(item),
             writers=writers_of_mark(item),
             seen=time.monotonic(),
         )
         if not self._authors.take(mark):
-            self._metrics.comparison_records.labels("dropped").inc()
+            self.metrics.comparison_records.labels("dropped").inc()
         self.orders_read()
 
     def _plan_for(self, found: Iterable[UnaskedPreemption]) -> None:
@@ -254,25 +248,25 @@ class ObserveLoop:
             try:
                 self._unasked.put_nowait(seen)
             except asyncio.QueueFull:
-                self._metrics.comparison_records.labels("dropped").inc()
+                self.metrics.comparison_records.labels("dropped").inc()
 
     async def _plan(self, seen: UnaskedPreemption) -> None:
         found = await (self._gangs if seen.of_group else self._pods).plan(
             seen,
-            self._now(),
+            self.now(),
             self._pods.pairing.nominated,
-            lambda uid: self._ledger.in_flight(self._now(), asking=uid),
+            lambda uid: self.ledger.in_flight(self.now(), asking=uid),
         )
         self._say_all(found)
 
     def _known(self, uid: str) -> PodRecord | None:
         """Return a pod that is there, or has left lately."""
-        departure = self._snapshot.departures.get(uid)
-        return self._snapshot.pods.get(uid) or (departure.pod if departure is not None else None)
+        departure = self.snapshot.departures.get(uid)
+        return self.snapshot.pods.get(uid) or (departure.pod if departure is not None else None)
 
     def _made_room_for(self, outcome: Outcome) -> PodRecord | None:
         """Return the pod that an order made room for, of a PodGroup any member; None for a quota."""
-        groups, uid = self._snapshot.groups, outcome.preemptor_uid
+        groups, uid = self.snapshot.groups, outcome.preemptor_uid
         if (pod := self._known(uid)) is not None:
             return pod
         keys = (key for key, record in groups.records.items() if record.uid == uid)
@@ -311,7 +305,7 @@ class ObserveLoop:
                 self._say(comparison)
 
     def _say(self, comparison: Comparison) -> None:
-        self._metrics.compared(comparison)
+        self.metrics.compared(comparison)
         _log.info(
             "compared",
             pod=f"{comparison.preemptor.namespace}/{comparison.preemptor.name}",
@@ -324,4 +318,4 @@ class ObserveLoop:
         try:
             self._queue.put_nowait(comparison)
         except asyncio.QueueFull:
-            self._metrics.comparison_records.labels("dropped").inc()
+            self.metrics.comparison_records.labels("dropped").inc()

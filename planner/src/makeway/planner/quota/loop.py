@@ -86,12 +86,13 @@ class QuotaOrderStream(Protocol):
 _LEAST_PRIORITY: Final = -(2**31)
 
 
-@dataclass(frozen=True, kw_only=True)
-class QuotaSettings:
-    """What does not change while the process lives. `mode()`: the cluster's at this moment.
+@dataclass(eq=False, kw_only=True)
+class QuotaLoop:
+    """The loop of one planner. `control` is what its queues are about while it leads, else None.
 
-    `ready()`: whether pods, orders, outcomes and configuration have been read, and applied. `gates(now)`: the
-    names of the scheduler profiles that have the queue gate; raises BusError. `now()`: the time, UTC.
+    `mode()`: the cluster's at this moment. `ready()`: whether pods, orders, outcomes and configuration have
+    been read, and applied. `gates(now)`: the names of the scheduler profiles that have the queue gate; raises
+    BusError. `now()`: the time, UTC. `remember` is called when `memory` may return something else.
     """
 
     cluster_uid: str
@@ -99,40 +100,23 @@ class QuotaSettings:
     mode: Callable[[], Mode]
     ready: Callable[[], bool]
     gates: Callable[[datetime], Awaitable[frozenset[str]]]
+    snapshot: Snapshot
+    ledger: Ledger
+    orders: QuotaOrderStream
+    writer: OrderStore
+    decisions: Decisions
+    metrics: PlannerMetrics
+    tell: Tell
     brake: Callable[[], Brake] = lambda: RELEASED
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    control: QuotaProcesses | None = None
+    remember: Callable[[], None] = lambda: None
 
-
-class QuotaLoop:
-    """The loop of one planner. `control` is what its queues are about while it leads, else None."""
-
-    def __init__(
-        self,
-        settings: QuotaSettings,
-        *,
-        snapshot: Snapshot,
-        ledger: Ledger,
-        orders: QuotaOrderStream,
-        writer: OrderStore,
-        decisions: Decisions,
-        metrics: PlannerMetrics,
-        tell: Tell,
-    ) -> None:
-        self._settings = settings
-        self._snapshot = snapshot
-        self._ledger = ledger
-        self._orders = orders
-        self._writer = writer
-        self._decisions = decisions
-        self._metrics = metrics
+    def __post_init__(self) -> None:
         self._remembered = 0
         self._in_force: tuple[str, Mode] | None = None
         self._changed = asyncio.Event()
-        self._telling = QuotaTelling(snapshot, metrics, tell)
-        self._now = settings.now
-        self.control: QuotaProcesses | None = None
-        self.remember: Callable[[], None] = lambda: None
-        """Called when `memory` may return something else."""
+        self._telling = QuotaTelling(self.snapshot, self.metrics, self.tell)
 
     def changed(self) -> None:
         """Look at once: the configuration may be another."""
@@ -149,7 +133,7 @@ class QuotaLoop:
         try:
             while True:
                 self._changed.clear()
-                if self._settings.ready():
+                if self.ready():
                     try:
                         await self.one_round(fence)
                     except BusError as error:
@@ -167,13 +151,13 @@ class QuotaLoop:
         What cannot be read makes the queue wait that it is about, and no other.
         """
         control = self.control or await self._begin()
-        now = self._now()
+        now = self.now()
         self._up_to_date(control, now)
         for path, order in list(control.awaited().items()):
             await self._read_outcome(control, path, order)
-        for path, why in control.called_off(self._snapshot.queues.tree).items():
+        for path, why in control.called_off(self.snapshot.queues.tree).items():
             self._call_off(control, path, why, now)
-        for path in control.due(self._snapshot.queues.tree, now):
+        for path in control.due(self.snapshot.queues.tree, now):
             try:
                 await self._enforce(control, path, fence)
             except Malformed as error:
@@ -187,10 +171,10 @@ class QuotaLoop:
 
     async def _begin(self) -> QuotaProcesses:
         """Take over what the planner before has settled, and the orders that are live. Raises BusError."""
-        told, _ = await self._orders.control()
-        control = QuotaProcesses.remembering(memory_in(told, self._settings.cluster_uid))
-        now = self._now()
-        resumed = self._ledger.quota_orders(now)
+        told, _ = await self.orders.control()
+        control = QuotaProcesses.remembering(memory_in(told, self.cluster_uid))
+        now = self.now()
+        resumed = self.ledger.quota_orders(now)
         control.resume(resumed)
         self._up_to_date(control, now)
         for order in resumed:
@@ -200,22 +184,22 @@ class QuotaLoop:
 
     def _up_to_date(self, control: QuotaProcesses, now: datetime) -> None:
         """Take over the configuration in force, where it is another."""
-        in_force = (self._snapshot.queues.revision, self._settings.mode())
+        in_force = (self.snapshot.queues.revision, self.mode())
         if self._in_force != in_force:
-            control.saved(self._snapshot.queues.tree, in_force[1], now)
+            control.saved(self.snapshot.queues.tree, in_force[1], now)
             self._in_force = in_force
 
     async def _read_outcome(self, control: QuotaProcesses, path: str, order: EvictionOrder) -> None:
         found = await self._outcome(order)
-        now = self._now()
+        now = self.now()
         if found is None and now < order.not_after + PAST_DEADLINE:
             return
         outcome = None if found is None else found.message
         if outcome is not None:
             # The follower may be behind: what was removed must not be counted as staying.
-            self._ledger.ended(outcome)
+            self.ledger.ended(outcome)
             gone = sum(victim.result in ("deleted", "terminating", "gone") for victim in outcome.victims)
-            self._metrics.quota_victims.inc(gone)
+            self.metrics.quota_victims.inc(gone)
         process, before = control.processes[path], control.ended.get(path)
         control.outcome(path, outcome, now)
         result = outcome.result if outcome else "none"
@@ -237,23 +221,23 @@ class QuotaLoop:
         self, control: QuotaProcesses, path: str, fence: Callable[[], Awaitable[Fence]]
     ) -> None:
         """Plan for one queue, and order what was planned."""
-        now = self._now()
-        last = await self._orders.last_quota_order(path)
+        now = self.now()
+        last = await self.orders.last_quota_order(path)
         if isinstance(last, Last) and await self._is_live(last.message, now):
             # An earlier attempt of ours that was not answered, or another planner's.
-            self._metrics.quota_orders.labels("adopted").inc()
-            self._ledger.ordered(last.message)
+            self.metrics.quota_orders.labels("adopted").inc()
+            self.ledger.ordered(last.message)
             control.ordered(path, last.message, whole=False)
             return
-        mode = self._settings.mode()
+        mode = self.mode()
         if mode == "off":
             control.wait(path, Cause("mode-off", f"{path}: the mode is off, by the policy or the brake"), now)
             return
-        gates = await self._settings.gates(now)
-        tree = self._snapshot.queues.tree
+        gates = await self.gates(now)
+        tree = self.snapshot.queues.tree
         if tree is None or path in control.called_off(tree):
             return  # the next round ends it
-        if not self._settings.ready():
+        if not self.ready():
             control.again(path, now)
             return
         process, queue = control.processes[path], tree.at(path)
@@ -272,30 +256,30 @@ class QuotaLoop:
             gates=gates or None,
         )
         # The revision does not tell that pods were matched with their budgets meanwhile.
-        revision, decided = self._snapshot.revision, not self._snapshot.undecided
+        revision, decided = self.snapshot.revision, not self.snapshot.undecided
         planned = await self._plan(control, tree, inputs, now)
         seconds = time.perf_counter() - began
         if planned is None:
             control.again(path, now)
             return
         found, victims = planned
-        self._metrics.quota_plan_seconds.observe(seconds)
+        self.metrics.quota_plan_seconds.observe(seconds)
         record = record_of(
             inputs,
             found,
-            self._snapshot,
-            cluster_uid=self._settings.cluster_uid,
-            planner=self._settings.identity,
+            self.snapshot,
+            cluster_uid=self.cluster_uid,
+            planner=self.identity,
             duration_seconds=seconds,
         )
         held_back = bool(found.victims) and mode == "enforce" and not gates
         if held_back and process.waiting is not None and process.waiting.reason == NO_QUEUE_GATE:
             pass  # told already
-        elif decided and self._snapshot.revision == revision:
-            self._decisions.put_quota(record, inputs)
+        elif decided and self.snapshot.revision == revision:
+            self.decisions.put_quota(record, inputs)
         else:
-            self._decisions.put(record)  # no snapshot of a recording is the one that it was made from
-        braked = self._settings.brake().scope() if found.plan.lacks(NAMESPACE_MODE) else ""
+            self.decisions.put(record)  # no snapshot of a recording is the one that it was made from
+        braked = self.brake().scope() if found.plan.lacks(NAMESPACE_MODE) else ""
         if braked and mode == "enforce" and not found.victims:
             control.wait(path, Cause("mode-off", f"{found.plan.message}; the brake holds {braked}"), now)
             return
@@ -309,7 +293,7 @@ class QuotaLoop:
             ended = control.concluded(path, found.plan, now, observed=mode == "observe")
             self._telling.ended(path, process, ended)
             return
-        if (over := in_vain(self._snapshot, path, process, found.plan, now)) is not None:
+        if (over := in_vain(self.snapshot, path, process, found.plan, now)) is not None:
             control.finish(path, over, now)
             self._telling.ended(path, process, over)
             return
@@ -320,13 +304,13 @@ class QuotaLoop:
             return
         order = self._order(path, victims, record, await fence())
         await failpoint("planner.before-quota-order")
-        stored = await self._writer.store(order, last.sequence if last is not None else 0)
+        stored = await self.writer.store(order, last.sequence if last is not None else 0)
         await failpoint("planner.after-quota-order")
         if stored.order_id != order.order_id or stored.void is not None:
             control.again(path, now)
             return
-        self._metrics.quota_orders.labels("committed").inc()
-        self._ledger.ordered(order)
+        self.metrics.quota_orders.labels("committed").inc()
+        self.ledger.ordered(order)
         control.ordered(path, order, whole=len(victims) == len(found.victims))
         _log.info("quota_order_committed", queue=path, order_id=order.order_id, victims=len(victims))
 
@@ -337,7 +321,7 @@ class QuotaLoop:
 
         None where the plan does not hold any more when it is made.
         """
-        snapshot = self._snapshot
+        snapshot = self.snapshot
         began, policy = snapshot.revision, snapshot.exemptions.revision
         steps = answering(snapshot, tree, inputs)
         while True:
@@ -347,12 +331,12 @@ class QuotaLoop:
                 found: QuotaAnswer = end.value
                 break
             await asyncio.sleep(0)
-            if snapshot.queues.tree is not tree or not self._settings.ready():
+            if snapshot.queues.tree is not tree or not self.ready():
                 return None
         first = first_part(found.victims, self._most_victims(control.processes[inputs.queue].room))
         if snapshot.revision == began or not first:
             return found, first
-        if snapshot.exemptions.revision != policy or self._settings.mode() != inputs.mode:
+        if snapshot.exemptions.revision != policy or self.mode() != inputs.mode:
             return None
         now_leaving = structs.replace(inputs, leaving=frozenset(self._leaving(control, now)))
         first = still_needed(snapshot, tree, now_leaving, first)
@@ -365,34 +349,34 @@ class QuotaLoop:
     async def _outcome(self, order: EvictionOrder) -> Last[Outcome] | None:
         """Return an order's outcome; one that cannot be read is none, and the order ends by its deadline."""
         try:
-            return await self._orders.outcome(order.order_id)
+            return await self.orders.outcome(order.order_id)
         except Malformed:
             return None  # quarantined where the outcomes are followed
 
     def _leaving(self, control: QuotaProcesses, now: datetime) -> set[str]:
         return {
-            *self._ledger.in_flight(now, pledged=_LEAST_PRIORITY),
-            *self._ledger.leaving(now),
+            *self.ledger.in_flight(now, pledged=_LEAST_PRIORITY),
+            *self.ledger.leaving(now),
             *control.leaving(),
         }
 
     def _most_victims(self, room: int) -> int:
         """Return how many pods an order may have. `room`: what the caps allow, 0 where that was not told."""
-        limits = self._snapshot.exemptions.policy.limits
-        allowed = room or rates_of(limits, len(self._snapshot.pods)).at_once
+        limits = self.snapshot.exemptions.policy.limits
+        allowed = room or rates_of(limits, len(self.snapshot.pods)).at_once
         return min(MOST_VICTIMS, limits.victims_per_order, allowed)
 
     def _order(
         self, path: str, victims: tuple[Victim, ...], record: DecisionRecord, fence: Fence
     ) -> EvictionOrder:
         # The time of being written, not of the round: an order that waited for its turn has its full life.
-        now = self._now()
+        now = self.now()
         return EvictionOrder(
             order_id=order_id(now),
             kind="quota",
-            cluster_uid=self._settings.cluster_uid,
+            cluster_uid=self.cluster_uid,
             fence=fence,
-            writer=self._settings.identity,
+            writer=self.identity,
             created_at=now,
             not_after=now + ORDER_LIFE,
             queue=path,

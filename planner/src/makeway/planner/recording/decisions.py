@@ -7,6 +7,7 @@ dropped and counted.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import KW_ONLY, dataclass
 from typing import NoReturn, Protocol
 
 import structlog
@@ -34,35 +35,32 @@ class DecisionPublisher(Protocol):
         """Store a record; raises BusError."""
 
 
+@dataclass(eq=False)
 class Decisions:
     """The queue of decisions and the one task that writes them. `journal`: notes them too, for replays."""
 
-    def __init__(
-        self,
-        bus: DecisionPublisher,
-        metrics: PlannerMetrics,
-        limit: int = QUEUE_LIMIT,
-        *,
-        journal: Journal | None = None,
-    ) -> None:
-        self._bus = bus
-        self._journal = journal
-        self._metrics = metrics
-        self._queue: asyncio.Queue[Decision | DecisionRecord] = asyncio.Queue(limit)
+    bus: DecisionPublisher
+    metrics: PlannerMetrics
+    limit: int = QUEUE_LIMIT
+    _: KW_ONLY
+    journal: Journal | None = None
+
+    def __post_init__(self) -> None:
+        self._queue: asyncio.Queue[Decision | DecisionRecord] = asyncio.Queue(self.limit)
 
     def put(self, decision: Decision | DecisionRecord) -> None:
         """Take a decision, or a record that is one already, to be written later. Never waits."""
-        if self._journal is not None and isinstance(decision, Decision):
-            decision = self._journal.decided(decision)
+        if self.journal is not None and isinstance(decision, Decision):
+            decision = self.journal.decided(decision)
         try:
             self._queue.put_nowait(decision)
         except asyncio.QueueFull:
-            self._metrics.decisions.labels("dropped").inc()
+            self.metrics.decisions.labels("dropped").inc()
             _log.warning("decision_dropped", decision_id=decision.decision_id, waiting=self._queue.qsize())
 
     def put_quota(self, record: DecisionRecord, inputs: QuotaInputs) -> None:
         """Take the record of a decision about a quota, and what it was made from besides the snapshot."""
-        self.put(record if self._journal is None else self._journal.quota_decided(record, inputs))
+        self.put(record if self.journal is None else self.journal.quota_decided(record, inputs))
 
     async def write_forever(self) -> NoReturn:
         """Write decisions in the order in which they were taken."""
@@ -77,12 +75,12 @@ class Decisions:
     async def _write(self, decision: Decision | DecisionRecord) -> None:
         try:
             await failpoint("planner.before-record")
-            await self._bus.publish_decision(
+            await self.bus.publish_decision(
                 record_of(decision) if isinstance(decision, Decision) else decision
             )
             await failpoint("planner.after-record")
         except BusError as error:
-            self._metrics.decisions.labels("failed").inc()
+            self.metrics.decisions.labels("failed").inc()
             _log.warning("decision_not_written", decision_id=decision.decision_id, error=str(error))
         else:
-            self._metrics.decisions.labels("written").inc()
+            self.metrics.decisions.labels("written").inc()

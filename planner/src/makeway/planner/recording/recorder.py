@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import Final, NoReturn, Protocol
 
@@ -49,30 +50,23 @@ class RecordingPublisher(Protocol):
         """Store a chunk behind the one of sequence `after`, and return its own; raises BusError."""
 
 
+@dataclass(eq=False)
 class Recorder:
     """The task that keeps a recording of one snapshot. `unsynced()`: what is missing of that.
 
     `journal` is told of each change that the snapshot applies, and of each decision.
     """
 
-    def __init__(
-        self,
-        bus: RecordingPublisher,
-        snapshot: Snapshot,
-        journal: Journal,
-        metrics: PlannerMetrics,
-        *,
-        cluster_uid: str,
-        identity: str,
-        unsynced: Callable[[], str],
-    ) -> None:
-        self._bus = bus
-        self._snapshot = snapshot
-        self._journal = journal
-        self._metrics = metrics
-        self._cluster_uid = cluster_uid
-        self._identity = identity
-        self._unsynced = unsynced
+    bus: RecordingPublisher
+    snapshot: Snapshot
+    journal: Journal
+    metrics: PlannerMetrics
+    _: KW_ONLY
+    cluster_uid: str
+    identity: str
+    unsynced: Callable[[], str]
+
+    def __post_init__(self) -> None:
         self._name = ""
         self._number = 0
         self._sequence = 0
@@ -84,26 +78,26 @@ class Recorder:
             while True:
                 try:
                     await self._record()
-                    self._metrics.recordings.labels("complete").inc()
+                    self.metrics.recordings.labels("complete").inc()
                 except BusError as error:
-                    self._journal.end()
-                    self._metrics.recordings.labels("failed").inc()
+                    self.journal.end()
+                    self.metrics.recordings.labels("failed").inc()
                     _log.warning("recording_failed", recording=self._name, error=str(error))
                     await asyncio.sleep(RETRY_SECONDS)
         finally:
-            self._journal.end()
+            self.journal.end()
 
     async def _record(self) -> None:
         """Write one recording, from the snapshot as it is now until it is long enough."""
-        while self._unsynced():  # noqa: ASYNC110 - nothing signals when this changes
+        while self.unsynced():  # noqa: ASYNC110 - nothing signals when this changes
             await asyncio.sleep(PAUSE_SECONDS)
         now = datetime.now(UTC)
-        whole = contents(self._snapshot, self._cluster_uid, self._identity, now)
+        whole = contents(self.snapshot, self.cluster_uid, self.identity, now)
         first = next(whole)
         # In the same turn: what changes from here on is noted for the new recording, the rest for the last.
-        rest = self._journal.take(len(self._journal))
+        rest = self.journal.take(len(self.journal))
         name = recording_id(now)
-        self._journal.begin(name)
+        self.journal.begin(name)
         if rest:
             await self._write(rest)
         self._name, self._number, self._sequence, self._written = name, 0, 0, 0
@@ -114,12 +108,12 @@ class Recorder:
         limit = self._written + max(self._written, LEAST_GROWTH_BYTES)
         while self._written < limit and time.monotonic() - began < LONGEST_SECONDS:
             await asyncio.sleep(PAUSE_SECONDS)
-            if self._journal.overflowed:
-                self._metrics.recordings.labels("overflowed").inc()
+            if self.journal.overflowed:
+                self.metrics.recordings.labels("overflowed").inc()
                 _log.warning("recording_overflowed", recording=name)
                 return
-            while len(self._journal):
-                await self._write(self._journal.take(ENTRIES_A_TURN * 10))
+            while len(self.journal):
+                await self._write(self.journal.take(ENTRIES_A_TURN * 10))
 
     async def _write(self, these: Iterable[AnyEntry]) -> None:
         """Write entries in as many chunks as they take. Raises BusError."""
@@ -139,7 +133,7 @@ class Recorder:
 
     async def _publish(self, chunk: list[bytes]) -> None:
         data = await asyncio.to_thread(entries.pack, self._number, chunk)
-        self._sequence = await self._bus.publish_recording(self._name, self._number, data, self._sequence)
+        self._sequence = await self.bus.publish_recording(self._name, self._number, data, self._sequence)
         self._number += 1
         self._written += len(data)
-        self._metrics.recorded_bytes.inc(len(data))
+        self.metrics.recorded_bytes.inc(len(data))

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -58,6 +59,7 @@ class NotPlannedError(Exception):
         self.message = message
 
 
+@dataclass(eq=False)
 class Planner:
     """Answers plan requests on the event loop, which alone changes the snapshot in between.
 
@@ -68,32 +70,20 @@ class Planner:
     `observe` hears of every decision of mode observe, before the scheduler does.
     """
 
-    def __init__(
-        self,
-        cluster_uid: str,
-        identity: str,
-        *,
-        snapshot: Snapshot,
-        ledger: Ledger,
-        decisions: Decisions,
-        metrics: PlannerMetrics,
-        unsynced: Callable[[], str],
-        behind: Callable[[Mapping[str, int]], bool] = lambda _: False,
-        brake: Callable[[], Brake] = lambda: RELEASED,
-        seal: Callable[[Offer], str] = lambda _: "",
-        observe: Callable[[Decision], None] = lambda _: None,
-    ) -> None:
-        self._cluster_uid = cluster_uid
-        self._identity = identity
-        self._snapshot = snapshot
-        self._ledger = ledger
-        self._decisions = decisions
-        self._metrics = metrics
-        self._unsynced = unsynced
-        self._behind = behind
-        self._brake = brake
-        self._seal = seal
-        self._observe = observe
+    cluster_uid: str
+    identity: str
+    _: KW_ONLY
+    snapshot: Snapshot
+    ledger: Ledger
+    decisions: Decisions
+    metrics: PlannerMetrics
+    unsynced: Callable[[], str]
+    behind: Callable[[Mapping[str, int]], bool] = lambda _: False
+    brake: Callable[[], Brake] = lambda: RELEASED
+    seal: Callable[[Offer], str] = lambda _: ""
+    observe: Callable[[Decision], None] = lambda _: None
+
+    def __post_init__(self) -> None:
         self._ages = RequestAges()
         self._stale_refusals = StaleRefusals()
 
@@ -136,43 +126,43 @@ class Planner:
 
     def _has_seen(self, search: Search[R, Q, A], request: R, question: Q) -> bool:
         """Report whether what the scheduler knows of the pods asked about, and of orders, is known here."""
-        return search.seen(question) and self._ledger.has_read(request.outcomes_read)
+        return search.seen(question) and self.ledger.has_read(request.outcomes_read)
 
     async def _check(self, request: PlanRequest | GroupPlanRequest, sender: str, now: datetime) -> float:
         """Return how many seconds are left for a request that can be planned here and now.
 
         Raises NotPlannedError.
         """
-        if request.cluster_uid != self._cluster_uid:
-            message = f"this planner plans for cluster {self._cluster_uid}, not {request.cluster_uid}"
+        if request.cluster_uid != self.cluster_uid:
+            message = f"this planner plans for cluster {self.cluster_uid}, not {request.cluster_uid}"
             raise NotPlannedError("otherCluster", "OtherCluster", message)
         waited = self._ages.waited_seconds(sender, request.request_id, now.timestamp())
         left = request.timeout_milliseconds / 1000 - waited
         if left < 0:
             message = f"it waited here for longer than the plugin's {request.timeout_milliseconds} ms"
             raise NotPlannedError("tooLate", "TooLate", message)
-        if self._snapshot.pending_updates.pending:
+        if self.snapshot.pending_updates.pending:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left / 2):
-                    await until_applied(self._snapshot.pending_updates)
+                    await until_applied(self.snapshot.pending_updates)
         self._check_synced()
         return left
 
     def _check_synced(self) -> None:
-        if missing := self._unsynced():
+        if missing := self.unsynced():
             raise NotPlannedError("notSynced", "NotSynced", missing)
 
     def _question(self, search: Search[R, Q, A], request: R, now: datetime) -> tuple[Asker, Q]:
         """Decode what is asked about, with what orders and pledges take. Raises NotPlannedError."""
         # Only budgets and queues look at them, and where orders come fast there are hundreds.
-        asked = len(self._snapshot.budgets) or self._snapshot.queues.tree is not None
-        ledger = self._ledger
+        asked = len(self.snapshot.budgets) or self.snapshot.queues.tree is not None
+        ledger = self.ledger
         leaving = ledger.leaving(now) if asked else frozenset[str]()
         try:
             asker, question = search.read(request, leaving, now)
         except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
             raise NotPlannedError("malformed", "MalformedPod", str(error)) from error
-        brake, enforced = self._brake(), request.mode == "enforce"
+        brake, enforced = self.brake(), request.mode == "enforce"
         if brake.holds(asker.namespace):
             raise NotPlannedError("braked", "Braked", brake.describe())
         in_flight = ledger.in_flight(now, asking=asker.uid, pledged=asker.priority if enforced else None)
@@ -203,8 +193,8 @@ class Planner:
         enforced = request.mode == "enforce"
         looked_at_again = held_back = False
         if isinstance(result, PlanRefusal):
-            behind = not self._ledger.has_read(request.outcomes_read) or result.reason == NOT_SEEN
-            behind = behind or self._behind(request.seen) or bool(self._snapshot.undecided)
+            behind = not self.ledger.has_read(request.outcomes_read) or result.reason == NOT_SEEN
+            behind = behind or self.behind(request.seen) or bool(self.snapshot.undecided)
             behind = behind or (enforced and self._counts_on_pledges(asker, search.asked(question), now))
             first = result
             result = self._stale_refusals.with_retry(first, asker.uid, now, behind=behind)
@@ -214,21 +204,21 @@ class Planner:
             result = self._unless_not_now(search, asker, question, planned, now)
             held_back = result is not planned
         decision = decision_of(
-            self._snapshot,
+            self.snapshot,
             request,
             question,
             result,
             decision_id=decision_id(now),
-            planner=self._identity,
+            planner=self.identity,
             at=now,
             duration_seconds=seconds,
             looked_at_again=looked_at_again,
             held_back=held_back,
         )
         offer = self._pledge(asker, decision) if enforced else ""
-        self._decisions.put(decision)
+        self.decisions.put(decision)
         if request.mode == "observe":
-            self._observe(decision)
+            self.observe(decision)
         search.count(result, seconds)
         self._tell(decision)
         return reply_of(decision, offer)
@@ -237,7 +227,7 @@ class Planner:
         """Report whether others have pledges on nodes that may help: no event tells where no commit comes."""
         taken = {
             place.node
-            for one in self._ledger.pledges.live(now, asking=asker.uid)
+            for one in self.ledger.pledges.live(now, asking=asker.uid)
             if one.preemptor.priority >= asker.priority
             for place in one.places
         }
@@ -247,12 +237,12 @@ class Planner:
         self, search: Search[R, Q, A], asker: Asker, question: Q, plan: A, now: datetime
     ) -> A | PlanRefusal:
         """Return a plan, on other nodes than where room came to nothing, or why it is not carried out now."""
-        if (why := self._ledger.pauses.of(asker, self._snapshot, now)) is not None:
+        if (why := self.ledger.pauses.of(asker, self.snapshot, now)) is not None:
             return _refusal(plan, why)
         result = search.not_held(asker, question, plan, now)
         if isinstance(result, PlanRefusal):
             return result
-        why = self._ledger.limit(asker, result, self._snapshot, now)
+        why = self.ledger.limit(asker, result, self.snapshot, now)
         if why is None:
             return result
         if why.reason in (NOT_STORED, NO_EVICTOR):
@@ -264,12 +254,12 @@ class Planner:
         offer = ""
         if decision.refusal is None:
             try:
-                offer = self._seal(offer_of(decision, self._cluster_uid))
+                offer = self.seal(offer_of(decision, self.cluster_uid))
             except BusError as error:
                 raise NotPlannedError("notSynced", "NotSigned", str(error)) from error
         # From now on: the plan may have taken long.
-        pledge = pledge_of(asker, decision, self._snapshot, datetime.now(UTC))
-        self._ledger.pledges.pledge(asker.uid, pledge)
+        pledge = pledge_of(asker, decision, self.snapshot, datetime.now(UTC))
+        self.ledger.pledges.pledge(asker.uid, pledge)
         return offer
 
     def _tell(self, decision: Decision) -> None:
@@ -277,9 +267,9 @@ class Planner:
         reason, request_id = refusal.reason if refusal else "", decision.request.request_id
         status = "refused" if refusal else "candidates"
         if refusal is not None:
-            self._metrics.refusals.labels(reason).inc()
+            self.metrics.refusals.labels(reason).inc()
         for constraint in decision.result.left_out:
-            self._metrics.left_out.labels(constraint).inc()
+            self.metrics.left_out.labels(constraint).inc()
         tracing.tell(request_id=request_id, decision_id=decision.decision_id, status=status)
         _log.debug(
             "planned",
@@ -298,13 +288,13 @@ class Planner:
         """Return why there is no plan. No refusal: nothing was decided, so the scheduler may help itself."""
         search.attempts.labels(why.label).inc()
         if why.label == "malformed":
-            self._metrics.undecodable("plan")
+            self.metrics.undecodable("plan")
         tracing.tell(why.message, request_id=request_id, reason=why.reason)
         _log.warning("plan_not_made", request_id=request_id, reason=why.reason, message=why.message)
         reply = unplanned(
             search.reply,
             request_id=request_id,
-            planner=self._identity,
+            planner=self.identity,
             reason=why.reason,
             message=why.message,
         )

@@ -19,7 +19,7 @@ from makeway.bus.control import ControlState
 from makeway.bus.messages import API_VERSION
 from makeway.bus.orders import OrderWriter
 from makeway.core.policy.mode import Mode, more_restrictive
-from makeway.planner.commit.committer import Committer, CommitterSettings
+from makeway.planner.commit.committer import Committer
 from makeway.planner.commit.nominated import NominatedPods
 from makeway.planner.commit.versions import PodVersions
 from makeway.planner.metrics import PlannerMetrics
@@ -32,7 +32,7 @@ from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.quota.decide import mode_of
 from makeway.planner.quota.gates import QueueGates
-from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
+from makeway.planner.quota.loop import QuotaLoop
 from makeway.planner.recording.decisions import Decisions
 from makeway.planner.recording.journal import Journal
 from makeway.planner.recording.recorder import Recorder
@@ -226,14 +226,12 @@ class Parts:
         snapshot, ledger, metrics = seen.snapshot, seen.ledger, seen.metrics
         configuration = seen.configuration
         self.quotas = QuotaLoop(
-            QuotaSettings(
-                cluster_uid=cluster_uid,
-                identity=identity,
-                mode=lambda: mode_of(configuration.in_force, context.mode),
-                ready=lambda: not seen.unsynced(),
-                gates=QueueGates(bus.components, cluster_uid).names,
-                brake=lambda: configuration.brake.current,
-            ),
+            cluster_uid=cluster_uid,
+            identity=identity,
+            mode=lambda: mode_of(configuration.in_force, context.mode),
+            ready=lambda: not seen.unsynced(),
+            gates=QueueGates(bus.components, cluster_uid).names,
+            brake=lambda: configuration.brake.current,
             snapshot=snapshot,
             ledger=ledger,
             orders=bus,
@@ -269,14 +267,12 @@ class Parts:
         self.pods = pod_search(snapshot, ledger, metrics, seen.hold_back)
         self.groups = group_search(snapshot, metrics)
         self.committer = Committer(
-            CommitterSettings(
-                cluster_uid=cluster_uid,
-                identity=identity,
-                subjects=bus.subjects,
-                signatures=bus.signatures,
-                unsynced=seen.unsynced,
-                pod=snapshot.pods.get,
-            ),
+            cluster_uid=cluster_uid,
+            identity=identity,
+            subjects=bus.subjects,
+            signatures=bus.signatures,
+            unsynced=seen.unsynced,
+            pod=snapshot.pods.get,
             judge=CommitJudge(
                 snapshot,
                 ledger,

@@ -7,6 +7,7 @@ has entered a pod at, its exemption, its set of budgets.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from makeway.core.policy.facts import opts_out
@@ -24,30 +25,25 @@ MOST_PODS: Final = 1000
 """Pods of a unit that an order may name: some 300 kB of JSON, of the 1 MiB that NATS carries."""
 
 
+@dataclass(eq=False)
 class UnitReader:
     """Returns units. `budget_set`: the number of a pod's set of budgets, by its UID."""
 
-    def __init__(
-        self,
-        exemptions: Exemptions,
-        owners: OwnerIndex,
-        daemonsets: DaemonSetIndex,
-        groups: PodGroups,
-        *,
-        budget_set: Callable[[str], int],
-    ) -> None:
-        self._exemptions = exemptions
-        self._owners = owners
-        self._daemonsets = daemonsets
-        self._groups = groups
-        self._budget_set = budget_set
+    exemptions: Exemptions
+    owners: OwnerIndex
+    daemonsets: DaemonSetIndex
+    groups: PodGroups
+    _: KW_ONLY
+    budget_set: Callable[[str], int]
+
+    def __post_init__(self) -> None:
         self.queue_of: Callable[[str], int] = lambda _: NO_QUEUE
         """The number of the queue that a pod counts in, by its UID; those who keep the queues set it."""
         self._known: dict[int, tuple[WholeGroup, int, QueueTree | None, Unit]] = {}
 
     def of(self, pod: PodRecord) -> Unit:
         """Return a bound pod by itself; `kept` where its group does not let it go so. O(1)."""
-        group = self._groups.of(pod)
+        group = self.groups.of(pod)
         return self._single(pod, "" if group is None else _kept(group))
 
     def of_group(self, group: WholeGroup, pods: Sequence[PodRecord], *, kept: str = "") -> Unit:
@@ -86,25 +82,25 @@ class UnitReader:
 
     def surplus(self, gang: str) -> int:
         """Return how many pods of a gang, as `Unit.gang` names it, may go without breaking it."""
-        return self._groups.surplus_of(gang) if self._exemptions.policy.groups.surplus_first else 0
+        return self.groups.surplus_of(gang) if self.exemptions.policy.groups.surplus_first else 0
 
     def _single(self, pod: PodRecord, kept: str) -> Unit:
-        facts, exemptions = self._daemonsets.facts_of(pod), self._exemptions
+        facts, exemptions = self.daemonsets.facts_of(pod), self.exemptions
         priority_class = exemptions.classes.get(facts.priority_class)
         exemption = quota_exemption_of(facts, exemptions.policy.protection)
         if exemption is None and exemptions.table:
             exemption = kept_from_quotas(exemptions.table, exemptions.party_of(pod))
         exempt = "" if exemption is None else exemption.rule
-        held = self._budget_set(pod.uid)
-        group = self._groups.of(pod)
+        held = self.budget_set(pod.uid)
+        group = self.groups.of(pod)
         return Unit(
             uid=pod.uid,
             requests=pod.requests,
             priority=facts.priority,
             rank=POD_RANK if group is None else GROUP_RANK,
             created_micros=facts.created_micros,
-            originator=self._owners.is_originator(pod),
-            owner=self._owners.has_dependents(pod),
+            originator=self.owners.is_originator(pod),
+            owner=self.owners.has_dependents(pod),
             opted_out=facts.opted_out or (priority_class is not None and opts_out(priority_class.metadata)),
             exempt=exempt or (POD_GROUP if kept else ""),
             kept=kept,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -58,7 +59,7 @@ def layers_of_each(
     """
     pods = tuple(placed)
     snapshot.use_label_keys(_keys(selector for one in several for selector in one.selectors))
-    return [_layers(_LayerBuilder(snapshot, tallies, pods, one.left_out), one) for one in several]
+    return [_layers(_LayerBuilder(snapshot, tallies, pods, [*one.left_out]), one) for one in several]
 
 
 def _keys(selectors: Iterable[Selector | None]) -> frozenset[str]:
@@ -86,20 +87,14 @@ def _layers(builder: _LayerBuilder, constraints: Constraints) -> Layers:
     return Layers(tuple(layers), required, tuple(dict.fromkeys(builder.left_out)))
 
 
+@dataclass(eq=False)
 class _LayerBuilder:
     """What all layers are worked out from, and what was left out."""
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        tallies: BoundedTallies,
-        placed: tuple[Placed, ...],
-        left_out: Iterable[str],
-    ) -> None:
-        self.snapshot = snapshot
-        self.tallies = tallies
-        self.placed = placed
-        self.left_out = list(left_out)
+    snapshot: Snapshot
+    tallies: BoundedTallies
+    placed: tuple[Placed, ...]
+    left_out: list[str]
 
     def tally(self, key: Hashable, weigh: Weigh, counted: Weigh | None = None, cost: int = 1) -> Tally:
         return self.tallies.get(self.snapshot, key, weigh, counted, cost)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import Final, NoReturn, Protocol
 
@@ -160,6 +161,7 @@ def next_revision(stored: ControlState | None, cluster_uid: str, own: int, now: 
     return max((int(now.timestamp() * 1000), *(one + 1 for one in counting)))
 
 
+@dataclass(eq=False)
 class Control:
     """`state()`: what should be in force, with any revision; None while that is not known.
 
@@ -167,24 +169,16 @@ class Control:
     `pods()`: how many are bound.
     """
 
-    def __init__(
-        self,
-        bus: ControlPublisher,
-        cluster_uid: str,
-        state: Callable[[], ControlState | None],
-        metrics: PlannerMetrics,
-        memory: Callable[[], QuotaMemory | None] = lambda: None,
-        *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        pods: Callable[[], int] = lambda: 0,
-    ) -> None:
-        self._bus = bus
-        self._cluster_uid = cluster_uid
-        self._state = state
-        self._memory = memory
-        self._now = now
-        self._pods = pods
-        self._metrics = metrics
+    bus: ControlPublisher
+    cluster_uid: str
+    state: Callable[[], ControlState | None]
+    metrics: PlannerMetrics
+    memory: Callable[[], QuotaMemory | None] = lambda: None
+    _: KW_ONLY
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    pods: Callable[[], int] = lambda: 0
+
+    def __post_init__(self) -> None:
         self._changed = asyncio.Event()
         self._revision = 0
         self._published = 0
@@ -208,7 +202,7 @@ class Control:
             try:
                 pause = POLL_SECONDS if await self._publish() else RETRY_SECONDS
             except BusError as error:
-                self._metrics.control.labels("failed").inc()
+                self.metrics.control.labels("failed").inc()
                 _log.warning("control_not_published", error=str(error))
                 pause = RETRY_SECONDS
             with contextlib.suppress(TimeoutError):
@@ -217,27 +211,27 @@ class Control:
 
     async def _publish(self) -> bool:
         """Publish where that is needed; return False where another was first."""
-        in_force = self._state()
+        in_force = self.state()
         if in_force is None:
             return True
-        stored, sequence = await self._bus.control()
-        if stored is not None and codec.is_ahead(stored.revision, self._now()):
+        stored, sequence = await self.bus.control()
+        if stored is not None and codec.is_ahead(stored.revision, self.now()):
             stored = None  # no follower takes it, even where it says what it should
-        memory = self._memory()
+        memory = self.memory()
         if memory is None:
-            memory = memory_in(stored, self._cluster_uid)
-        counted = replace(in_force, pods=about(stored.pods if stored is not None else 0, self._pods()))
+            memory = memory_in(stored, self.cluster_uid)
+        counted = replace(in_force, pods=about(stored.pods if stored is not None else 0, self.pods()))
         wanted = within_bounds(remembering(counted, memory))
         if stored is not None and replace(stored, revision=wanted.revision) == wanted:
             self._note_published(stored)
             return True
-        now = self._now()
-        state = replace(wanted, revision=next_revision(stored, self._cluster_uid, self._revision, now))
-        answer = await self._bus.publish_control(state, sequence, now)
+        now = self.now()
+        state = replace(wanted, revision=next_revision(stored, self.cluster_uid, self._revision, now))
+        answer = await self.bus.publish_control(state, sequence, now)
         if isinstance(answer, AlreadyExists):
             return False
         self._revision = state.revision
-        self._metrics.control.labels("published").inc()
+        self.metrics.control.labels("published").inc()
         self._note_published(state)
         _log.info(
             "control_published",
@@ -252,4 +246,4 @@ class Control:
 
     def _note_published(self, state: ControlState) -> None:
         self._published = state.revision
-        self._metrics.told(state.revision, state.mode)
+        self.metrics.told(state.revision, state.mode)

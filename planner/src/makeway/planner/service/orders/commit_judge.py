@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
 
 from makeway.bus.commit import CommitRequest, Offer
@@ -18,30 +18,23 @@ from makeway.planner.plan.cache import PlanCache
 from makeway.planner.snapshot.state import Snapshot
 
 
+@dataclass(eq=False)
 class CommitJudge:
     """One planner's. `nominated`: where pods are nominated to, by UID. `own_mode`: nothing goes further.
 
     `policy`, `brake`: as they are in force. `versions`: of pods that have a node.
     """
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        ledger: Ledger,
-        nominated: Mapping[str, str],
-        own_mode: Mode,
-        *,
-        policy: Callable[[], Policy],
-        brake: Callable[[], Brake],
-        versions: Mapping[str, str],
-    ) -> None:
-        self._versions = versions
-        self._snapshot = snapshot
-        self._ledger = ledger
-        self._policy = policy
-        self._brake = brake
-        self._nominated = nominated
-        self._own_mode: Mode = own_mode
+    snapshot: Snapshot
+    ledger: Ledger
+    nominated: Mapping[str, str]
+    own_mode: Mode
+    _: KW_ONLY
+    policy: Callable[[], Policy]
+    brake: Callable[[], Brake]
+    versions: Mapping[str, str]
+
+    def __post_init__(self) -> None:
         self._cache = PlanCache()
 
     def judge(
@@ -49,14 +42,14 @@ class CommitJudge:
     ) -> Accepted | Void:
         """Return the order that a commit comes to now, or why there is none. `before`: the verdict so far."""
         uid, namespace = commit.preemptor.uid, commit.preemptor.namespace
-        snapshot, ledger, policy = self._snapshot, self._ledger, self._policy()
+        snapshot, ledger, policy = self.snapshot, self.ledger, self.policy()
         ledger.pledges.withdraw(uid)
         around = Circumstances(
             now=now,
-            mode=more_restrictive(self._own_mode, policy.modes().get(namespace, policy.mode)),
-            brake=self._brake(),
-            nominated=self._nominated,
-            versions=self._versions,
+            mode=more_restrictive(self.own_mode, policy.modes().get(namespace, policy.mode)),
+            brake=self.brake(),
+            nominated=self.nominated,
+            versions=self.versions,
             busy=ledger.live_beside(uid, commit.order_id, now),
         )
         if (waiting := still_waiting(snapshot, commit, around, before)) is not None:

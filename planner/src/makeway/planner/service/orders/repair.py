@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import NoReturn, Protocol
 
@@ -34,49 +35,41 @@ class RepairPublisher(Protocol):
         """Send a proposal; raises BusError."""
 
 
+@dataclass(eq=False)
 class RepairProposer:
     """The loop from marks to proposals. `synced()`: whether the ledger and the pods are complete."""
 
-    def __init__(
-        self,
-        cluster_uid: str,
-        *,
-        marks: Marks,
-        ledger: Ledger,
-        bus: RepairPublisher,
-        metrics: PlannerMetrics,
-        synced: Callable[[], bool],
-    ) -> None:
-        self._cluster_uid = cluster_uid
-        self._marks = marks
-        self._ledger = ledger
-        self._bus = bus
-        self._metrics = metrics
-        self._synced = synced
+    cluster_uid: str
+    _: KW_ONLY
+    marks: Marks
+    ledger: Ledger
+    bus: RepairPublisher
+    metrics: PlannerMetrics
+    synced: Callable[[], bool]
 
     async def propose_forever(self) -> NoReturn:
         """Run as a part of the process."""
         while True:
             await asyncio.sleep(ROUND_SECONDS)
-            if self._synced():
+            if self.synced():
                 await self.propose_once(datetime.now(UTC))
 
     async def propose_once(self, now: datetime) -> None:
         """Propose what is due; what the bus does not take is proposed again later."""
-        for mark in self._marks.due(self._ledger.in_flight(now)):
+        for mark in self.marks.due(self.ledger.in_flight(now)):
             await failpoint("planner.before-proposal")
             try:
-                await self._bus.propose(self._proposal(mark))
+                await self.bus.propose(self._proposal(mark))
             except BusError as error:
                 _log.warning("repair_not_proposed", victim_uid=mark.uid, error=str(error))
                 return
-            self._metrics.proposals.inc()
+            self.metrics.proposals.inc()
             _log.info("repair_proposed", victim=f"{mark.namespace}/{mark.name}", victim_uid=mark.uid)
 
     def _proposal(self, mark: Mark) -> RepairProposal:
         return RepairProposal(
             api_version=API_VERSION,
-            cluster_uid=self._cluster_uid,
+            cluster_uid=self.cluster_uid,
             namespace=mark.namespace,
             name=mark.name,
             uid=mark.uid,
