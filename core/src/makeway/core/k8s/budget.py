@@ -95,8 +95,6 @@ UNREADY: Final = 1
 PENDING: Final = 2
 """A pod in phase Pending: the eviction API asks no budget about it."""
 
-HEALTHS: Final[tuple[Health, ...]] = (READY, UNREADY, PENDING)
-
 
 def health_of(pod: Pod) -> Health:
     """Return what the eviction API makes of a pod's status; O(conditions)."""

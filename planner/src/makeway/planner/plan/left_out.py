@@ -6,6 +6,8 @@ from datetime import datetime
 
 import msgspec
 
+from makeway.core.text import counted
+
 
 class PassedOver(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Pods that could not be evicted for a preemptor, by UID, and nodes on which its orders failed.
@@ -24,16 +26,12 @@ class PassedOver(msgspec.Struct, frozen=True, array_like=True, gc=False):
         if self.until is None:
             return message, retry_at
         if self.nodes:
-            message += f"; preemption has just failed on {_counted(len(self.nodes), 'node')}"
+            message += f"; preemption has just failed on {counted(len(self.nodes), 'node')}"
         if self.why:
-            pods = _counted(len(self.victims), "pod")
+            pods = counted(len(self.victims), "pod")
             are = "is" if len(self.victims) == 1 else "are"
             message += f"; {pods} {are} left out for now, as impossible to evict: {self.why}"
         return message, self.until if retry_at is None else min(retry_at, self.until)
 
 
 NOTHING_PASSED_OVER = PassedOver()
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

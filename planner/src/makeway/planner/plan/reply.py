@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from makeway.bus import plan as wire
 from makeway.bus.commit import Offer, offered
 from makeway.bus.group_plan import GroupPlan, GroupPlanReply, GroupPlanRequest, GroupVictim
 from makeway.bus.messages import API_VERSION
 from makeway.bus.plan import PlanReply
-from makeway.planner.plan.decision import (
-    Decision,
-    awaited_of,
-    domains_of,
-    price_of,
-    refusal_of,
-)
+from makeway.planner.plan.decision import Decision, awaited_of, domains_of, price_of, refusal_of
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.result import Plan, PlanCandidate
 
@@ -25,37 +19,27 @@ _R = TypeVar("_R", bound=PlanReply | GroupPlanReply)
 def reply_of(decision: Decision, offer: str = "") -> PlanReply | GroupPlanReply:
     """Write the reply to a planned request. `offer`: what a commit may name, sealed."""
     result, request, refusal = decision.result, decision.request, decision.refusal
-    told = refusal_of(refusal) if refusal else None
+    common: dict[str, Any] = {
+        "api_version": API_VERSION,
+        "request_id": request.request_id,
+        "planner": decision.planner,
+        "status": "refused" if refusal else "candidates",
+        "snapshot_revision": result.scope.revision,
+        "policy_revision": decision.policy_revision,
+        "decision_id": decision.decision_id,
+        "refusal": refusal_of(refusal) if refusal else None,
+        "offer": offer,
+    }
     if isinstance(request, GroupPlanRequest):
-        group_plan = result if isinstance(result, GangPlan) else None
-        return GroupPlanReply(
-            api_version=API_VERSION,
-            request_id=request.request_id,
-            planner=decision.planner,
-            status="refused" if refusal else "candidates",
-            snapshot_revision=result.scope.revision,
-            policy_revision=decision.policy_revision,
-            decision_id=decision.decision_id,
-            plan=_group_plan(group_plan) if group_plan else None,
-            refusal=told,
-            left_to_verification=result.left_out,
-            offer=offer,
-        )
+        gang = _group_plan(result) if isinstance(result, GangPlan) else None
+        return GroupPlanReply(plan=gang, left_to_verification=result.left_out, **common)
     plan = result if isinstance(result, Plan) else None
     return PlanReply(
-        api_version=API_VERSION,
-        request_id=request.request_id,
-        planner=decision.planner,
-        status="refused" if refusal else "candidates",
-        snapshot_revision=result.scope.revision,
-        policy_revision=decision.policy_revision,
-        decision_id=decision.decision_id,
         candidates=tuple(_candidate(one) for one in plan.candidates) if plan else (),
         unmodelled=tuple(_candidate(one) for one in plan.unmodelled) if plan else (),
         unmodelled_total=plan.unmodelled_total if plan else 0,
-        refusal=told,
         sample=_candidate(refusal.sample) if refusal and refusal.sample else None,
-        offer=offer,
+        **common,
     )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Final, NoReturn, Protocol
 
 import structlog
@@ -85,7 +84,6 @@ class TolerationKeeper:
         observer: Observer,
         *,
         namespace: str,
-        timings: ListWatchTimings | None = None,
     ) -> None:
         """`namespace`: makeway's own."""
         self._api = api
@@ -103,7 +101,7 @@ class TolerationKeeper:
         self._changed = asyncio.Event()
         name = f"configmaps/{CONFIGMAP}"
         resource = Resource(name, self._path, ConfigMap, field_selector=f"metadata.name={CONFIGMAP}")
-        patient = replace(timings or ListWatchTimings(), longest_pause=60.0)
+        patient = ListWatchTimings(longest_pause=60.0)
         self._watch = ListWatch(api, resource, _RecordHandler(self), observer, patient)
         self._apply()
 

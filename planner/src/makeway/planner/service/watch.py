@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from makeway.core.k8s.authorship import with_writers
@@ -72,19 +71,18 @@ class Watch:
         snapshot: Snapshot,
         metrics: PlannerMetrics,
         cluster_uid: str,
-        timings: ListWatchTimings | None = None,
         *,
         pods: tuple[Handler[Pod], ...] = (),
         classes: tuple[Handler[PriorityClass], ...] = (),
         coming: ComingNodes | None = None,
     ) -> None:
-        patient = replace(timings or ListWatchTimings(), longest_pause=REFUSED_PAUSE_SECONDS)
+        patient = ListWatchTimings(longest_pause=REFUSED_PAUSE_SECONDS)
 
         def feed(resource: Resource[Any]) -> Feed[Any]:
             return Feed(snapshot, metrics, resource.name)
 
         def follow(
-            feeds: Mapping[Resource[Any], Handler[Any]], timings: ListWatchTimings | None
+            feeds: Mapping[Resource[Any], Handler[Any]], timings: ListWatchTimings | None = None
         ) -> tuple[ListWatch[Any], ...]:
             return tuple(ListWatch(api, one, into, metrics, timings) for one, into in feeds.items())
 
@@ -102,7 +100,7 @@ class Watch:
             DEVICE_CLASSES: DeviceClassFeed(snapshot),
             DAEMON_SETS: known_feed(snapshot, metrics, DAEMON_SETS.name, KnowDaemonSets),
         }
-        self._parts = follow(needed, timings)
+        self._parts = follow(needed)
         self._optional = follow(optional, patient)
         self._groups = pod_group_watch(api, snapshot, metrics, patient)
         self._claims = node_claim_watch(api, coming or ComingNodes(), metrics, patient)

@@ -12,9 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from makeway.core.k8s.budget import HEALTHS, PENDING, UNREADY, Budget, Health
+from makeway.core.k8s.budget import PENDING, UNREADY, Budget, Health
 from makeway.core.policy.document import in_namespaces
 from makeway.planner.snapshot.columns import Flags, Ints, extended
+from makeway.planner.snapshot.signatures.interning import InternTable
 
 Key = tuple[str, str]
 """Namespace and name of a budget."""
@@ -99,10 +100,8 @@ class BudgetTable:
         self._numbers: dict[Key, int] = {}
         self._budgets: list[Budget | None] = []
         self._discarded: set[int] = set()
-        self._sets: dict[tuple[Health, tuple[int, ...]], int] = {}
+        self._sets: InternTable[tuple[Health, tuple[int, ...]]] = InternTable()
         self._members: list[tuple[int, ...]] = [()]
-        self._holders: list[int] = [0]
-        self._free_sets: list[int] = []
         self._by_namespace: dict[str, _Namespace] = {}
         self._allowed: Ints = np.zeros(8, np.int64)
         self._table: Ints = np.full((8, MOST_A_POD), -1, np.int64)
@@ -219,42 +218,30 @@ class BudgetTable:
         """
         if not members:
             return NO_BUDGETS
-        number = self._sets.get((health, members))
-        if number is None:
-            if self._free_sets:
-                number = self._free_sets.pop()
-                self._members[number] = members
-                self._holders[number] = 0
-            else:
-                number = len(self._members)
+        number, new = self._sets.acquire((health, members))
+        if new:
+            if number == len(self._members):
                 self._members.append(members)
-                self._holders.append(0)
                 self._spaces.append("")
                 if number == self._table.shape[0]:
                     self._table = extended(self._table, number, -1, axis=0)
                     self._health, self._hard = extended(self._health, number), extended(self._hard, number)
+            self._members[number] = members
             self._table[number, : len(members)] = members
             self._widest = max(self._widest, len(members))
             first = self._budgets[members[0]]
             self._spaces[number] = first.namespace if first is not None else ""
             self._health[number] = health
             self._hard[number] = self._is_hard(self._spaces[number])
-            self._sets[health, members] = number
-        self._holders[number] += 1
         return number
 
     def release(self, number: int) -> None:
         """Count one holder of a set less; a set without holders is forgotten."""
-        if number == NO_BUDGETS:
-            return
-        self._holders[number] -= 1
-        if self._holders[number] == 0:
-            del self._sets[HEALTHS[self._health[number]], self._members[number]]
+        if number != NO_BUDGETS and self._sets.release(number):
             self._members[number] = ()
             self._table[number] = -1
             self._spaces[number] = ""
             self._hard[number] = False
-            self._free_sets.append(number)
 
     def members(self, number: int) -> tuple[Key, ...]:
         """Return the budgets of a set, by namespace and name."""
@@ -272,7 +259,7 @@ class BudgetTable:
         take from a budget that its status does not show yet. O(covered pods · log).
         """
         flags = np.zeros(sets.shape, np.bool_)
-        if not self._sets or not sets.any():
+        if not len(self._sets) or not sets.any():
             return flags
         nodes, slots = np.nonzero(sets.T)
         allowed = self.allowed(debits)

@@ -22,6 +22,7 @@ from makeway.core.k8s.objects import (
 )
 from makeway.core.k8s.pod_groups import CompositePodGroup, GroupKey, PodGroup, group_record
 from makeway.planner.snapshot import changes
+from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.changes import Change
 from makeway.planner.snapshot.records import PodRecords, node_record
 from makeway.planner.snapshot.volumes import claim_record, class_nodes, volume_record, waits
@@ -32,38 +33,37 @@ def change_of(item: Any, records: PodRecords) -> Change | None:
 
     `records`: of the pods that were read before. Raises QuantityError. O(size of the object).
     """
-    match item:
-        case Pod():
-            return changes.PutPod(records.record(item))
-        case Node():
-            return changes.PutNode(node_record(item))
-        case PodDisruptionBudget():
-            return changes.PutBudget(budget_of(item))
-        case PriorityClass():
-            return changes.PutPriorityClass(item)
-        case Namespace():
-            return changes.PutNamespace(item)
-        case PersistentVolumeClaim():
-            return changes.PutClaim.of((item.metadata.namespace, item.metadata.name), claim_record(item))
-        case PersistentVolume():
-            return changes.PutVolume(item.metadata.name, volume_record(item))
-        case StorageClass():
-            return changes.PutStorageClass(item.metadata.name, class_nodes(item), waits(item))
-        case DaemonSet():
-            return changes.PutDaemonSet(daemonset_owner(item))
-        case PodGroup():
-            return changes.PutPodGroup(group_record(item, composite=isinstance(item, CompositePodGroup)))
-        case _:
-            return None
+    if isinstance(item, Pod):
+        return changes.PutPod(records.record(item))
+    change = _CHANGES.get(type(item))
+    return None if change is None else change(item)
+
+
+_CHANGES: Final[Mapping[type, Callable[[Any], Change]]] = {
+    Node: lambda item: changes.PutNode(node_record(item)),
+    PodDisruptionBudget: lambda item: changes.PutBudget(budget_of(item)),
+    PriorityClass: changes.PutPriorityClass,
+    Namespace: changes.PutNamespace,
+    PersistentVolumeClaim: lambda item: changes.PutClaim.of(_key(item.metadata), claim_record(item)),
+    PersistentVolume: lambda item: changes.PutVolume(item.metadata.name, volume_record(item)),
+    StorageClass: lambda item: changes.PutStorageClass(item.metadata.name, class_nodes(item), waits(item)),
+    DaemonSet: lambda item: changes.PutDaemonSet(daemonset_owner(item)),
+    PodGroup: lambda item: changes.PutPodGroup(group_record(item)),
+    CompositePodGroup: lambda item: changes.PutPodGroup(group_record(item, composite=True)),
+}
+
+
+def _key(meta: Metadata) -> Key:
+    return meta.namespace, meta.name
 
 
 _REMOVALS: Final[Mapping[type, Callable[[Metadata], Change]]] = {
     Pod: lambda meta: changes.RemovePod(meta.uid),
     Node: lambda meta: changes.RemoveNode(meta.name),
-    PodDisruptionBudget: lambda meta: changes.RemoveBudget((meta.namespace, meta.name)),
+    PodDisruptionBudget: lambda meta: changes.RemoveBudget(_key(meta)),
     PriorityClass: lambda meta: changes.RemovePriorityClass(meta.name),
     Namespace: lambda meta: changes.RemoveNamespace(meta.name),
-    PersistentVolumeClaim: lambda meta: changes.PutClaim.of((meta.namespace, meta.name)),
+    PersistentVolumeClaim: lambda meta: changes.PutClaim.of(_key(meta)),
     PersistentVolume: lambda meta: changes.PutVolume(meta.name, None),
     StorageClass: lambda meta: changes.PutStorageClass(meta.name, RequiredNodes()),
     DaemonSet: lambda meta: changes.RemoveDaemonSet(meta.uid),
