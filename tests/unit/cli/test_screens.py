@@ -34,6 +34,7 @@ from makeway.cli.history.command import Compared
 from makeway.cli.history.rows import History, Wanted
 from makeway.cli.history.story import Row, Story
 from makeway.cli.history.watch import picture
+from makeway.cli.mode.components import COLUMNS, row
 from makeway.cli.mode.report import ModeReport
 from makeway.cli.mode.report import lines as mode_lines
 from makeway.cli.offline import simulate_text
@@ -166,7 +167,7 @@ def tables_at_80() -> dict[str, tuple[Sequence[Column], Sequence[Sequence[str]]]
         "watch": (history_rows.LINE, [history_rows.line(row, now) for row in rows]),
         "preempted": (history_rows.COLUMNS, [history_rows.cells(row, ASKED) for row in others]),
         "compared": (comparisons.COLUMNS, [comparisons.cells(one, ASKED) for one in compared]),
-        "mode": (mode.columns(), mode.rows()),
+        "mode": (COLUMNS, list(map(row, mode.components))),
         **{
             name: (queues_text.COLUMNS, list(queues_text.rows(kept_answer(name, QueueReport))))
             for name in QUEUES
@@ -245,7 +246,7 @@ def test_mode_names_every_component(
 
     for line in mode_lines(report, "makeway-system"):
         printer.line(line)
-    printer.table(report.columns(), report.rows())
+    printer.table(COLUMNS, map(row, report.components))
 
     shown = capsys.readouterr().out
     assert all(one.identity in shown for one in report.components)

@@ -121,15 +121,14 @@ class ConfigSettings:
     """Where policy and queues are read from.
 
     namespace: of the ConfigMaps. policy_configmap, queues_configmap: their names; empty reads none.
-    policy_file, queues_file: read instead of the ConfigMap; for use without a cluster of one's own. Those of
-    queues are options of the commands that read queues.
+    policy_file, queues_file: read instead of the ConfigMap; for use without a cluster of one's own.
     """
 
     namespace: ConfigNamespaceOption = "makeway-system"
     policy_configmap: PolicyConfigMapOption = "makeway-policy"
     policy_file: PolicyFileOption = None
-    queues_configmap: str = "makeway-queues"
-    queues_file: Path | None = None
+    queues_configmap: QueuesConfigMapOption = "makeway-queues"
+    queues_file: QueuesFileOption = None
 
     def place_of(self, kind: str) -> tuple[str, Path | None]:
         """Return ConfigMap and file of a kind of configuration: policy or queues."""

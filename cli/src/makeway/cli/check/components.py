@@ -20,13 +20,8 @@ _WITHOUT_PLUGIN: Final = {
     "planner": "nothing is planned; kube-scheduler preempts by itself, and pods of opted-in classes wait"
 }
 """The same where no scheduler asks for plans."""
-_START: Final = {
-    "planner": "see why: kubectl get pods -n {namespace} -l app.kubernetes.io/component=planner",
-    "evictor": "see why: kubectl get pods -n {namespace} -l app.kubernetes.io/component=evictor",
-    "scheduler": "see whether it runs, and natsURL among the MakeWay arguments of its profile",
-    "nominator": "see why: kubectl get pods -n {namespace} -l app.kubernetes.io/component=nominator",
-    "shadow": "see why: kubectl get pods -n {namespace} -l app.kubernetes.io/component=shadow",
-}
+_START: Final = "see why: kubectl get pods -n {namespace} -l app.kubernetes.io/component={component}"
+_START_SCHEDULER: Final = "see whether it runs, and natsURL among the MakeWay arguments of its profile"
 
 _SIGNERS: Final = ("planner", "evictor")
 """The parts that have private keys."""
@@ -66,7 +61,8 @@ def _presence(
     component: str, there: Sequence[ComponentStatus], namespace: str, without: str
 ) -> Iterator[CheckResult]:
     if not there:
-        remedy = _START[component].format(namespace=namespace)
+        start = _START_SCHEDULER if component == "scheduler" else _START
+        remedy = start.format(namespace=namespace, component=component)
         yield CheckResult(component, "wrong", f"none answers: {without}", remedy)
         return
     names = ", ".join(one.identity for one in there)
@@ -105,20 +101,19 @@ def _caps(evictors: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
 def _breakers(evictors: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
     """Whether the breaker of an evictor is open, and for what."""
     remedy = "find the cause by docs/runbooks/MakewayBreakerOpen.md, then: makeway breaker reset"
-    for one in evictors:
-        if one.breaker:
-            yield CheckResult(f"breaker of {one.identity}", "wrong", one.breaker, remedy)
-    if evictors and not any(one.breaker for one in evictors):
+    opened = [one for one in evictors if one.breaker]
+    for one in opened:
+        yield CheckResult(f"breaker of {one.identity}", "wrong", one.breaker, remedy)
+    if evictors and not opened:
         yield CheckResult("breaker", "ok", "closed in every evictor")
 
 
 def _loops(planners: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
     """Whether owners' pods are preempted for one another's again and again."""
-    for one in planners:
-        if one.loops:
-            remedy = "see docs/runbooks/MakewayPreemptionLoop.md"
-            yield CheckResult("preemption loops", "warning", one.loops, remedy)
-    if planners and not any(one.loops for one in planners):
+    found = [one.loops for one in planners if one.loops]
+    for loops in found:
+        yield CheckResult("preemption loops", "warning", loops, "see docs/runbooks/MakewayPreemptionLoop.md")
+    if planners and not found:
         yield CheckResult("preemption loops", "ok", "none in the last ten minutes")
 
 

@@ -22,7 +22,7 @@ from makeway.cli.errors import NEGATIVE, UNREACHABLE, USAGE, fail
 from makeway.cli.mode.begin import begins, what_would_begin
 from makeway.cli.mode.brake import holds_for, released, set_for
 from makeway.cli.mode.brake_config import set_brake, stored_brake, whoami
-from makeway.cli.mode.components import Confirmation, confirmation, in_order, silent, without
+from makeway.cli.mode.components import COLUMNS, Confirmation, confirmation, in_order, row, silent, without
 from makeway.cli.mode.config import CONFIGMAP, manager_of
 from makeway.cli.mode.report import StoredState, lines, report_of
 from makeway.cli.output import Printer, TableOutputOption
@@ -131,7 +131,7 @@ async def mode(
         for line in lines(report, installation.makeway_namespace):
             printer.line(line)
         if report.components:
-            printer.table(report.columns(), report.rows())
+            printer.table(COLUMNS, map(row, report.components))
     if unknown:
         printer.note(f"makeway: which components confirm it is not known: {unknown}")
         if now.brake.engaged:

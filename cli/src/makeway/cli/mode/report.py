@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,9 +10,8 @@ import msgspec
 
 from makeway.cli.connect.configmaps import StoredMap
 from makeway.cli.mode.brake import holds_for
-from makeway.cli.mode.components import COLUMNS, Confirmation, row
+from makeway.cli.mode.components import Confirmation
 from makeway.cli.mode.config import CONFIGMAP
-from makeway.cli.tables import Column
 from makeway.core.config.document import ConfigError
 from makeway.core.policy.brake import CONFIGMAP as BRAKE
 from makeway.core.policy.brake import Brake
@@ -116,14 +115,6 @@ class ModeReport(msgspec.Struct, frozen=True, rename="camel"):
     policy_unread: str
     changed: bool
     components: list[Confirmation]
-
-    def columns(self) -> Sequence[Column]:
-        """Return the head of the components' table."""
-        return COLUMNS
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return its rows."""
-        return [row(one) for one in self.components]
 
 
 def report_of(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -11,21 +10,13 @@ from makeway.cli.services.service import service
 from makeway.core.policy.mode import Mode
 from makeway.evictor.judge.fences import NOMINATOR_FENCES, PLANNER_FENCES, SCHEDULER_FENCES, Fences
 from makeway.evictor.process import run
-from makeway.runtime.settings import (
-    ConfigSettings,
-    QueuesConfigMapOption,
-    QueuesFileOption,
-    ServiceSettings,
-    option,
-)
-
-_CONFIG: Final = ConfigSettings()
+from makeway.runtime.settings import ServiceSettings, option
 
 app = typer.Typer(add_completion=False)
 
 
 @app.command()
-@service("evictor", listen=":9465", traces=True)
+@service("evictor", listen=":9465", traces=True, queues=True)
 async def evictor(
     shared: ServiceSettings,
     *,
@@ -72,17 +63,14 @@ async def evictor(
             metavar="FENCE",
         ),
     ] = list(NOMINATOR_FENCES),  # noqa: B006
-    queues_configmap: QueuesConfigMapOption = _CONFIG.queues_configmap,
-    queues_file: QueuesFileOption = _CONFIG.queues_file,
 ) -> int:
     """Carry out eviction orders: re-check, mark, delete, retry; or roll back. Any number may run.
 
     Needs the rights of charts/makeway/rbac/evictor.yaml. Ends with 0 when told to stop, with 1 when
     it cannot start or has lost what it needs, to be restarted.
     """
-    config = replace(shared.config, queues_configmap=queues_configmap, queues_file=queues_file)
     return await run(
-        replace(shared, config=config),
+        shared,
         mode=mode,
         concurrency=concurrency,
         fences=Fences.of(scheduler_fence, planner_fence, nominator_fence),

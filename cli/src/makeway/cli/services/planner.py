@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -11,23 +10,15 @@ from makeway.cli.services.service import service
 from makeway.core.policy.mode import Mode
 from makeway.planner.service.process import run
 from makeway.runtime.lease import LeaseSettings
-from makeway.runtime.settings import (
-    ConfigSettings,
-    QueuesConfigMapOption,
-    QueuesFileOption,
-    ServiceSettings,
-    option,
-)
+from makeway.runtime.settings import ServiceSettings, option
 
 app = typer.Typer(add_completion=False)
 
 LEASE_NAME = "makeway-planner"
 
-_CONFIG = ConfigSettings()
-
 
 @app.command()
-@service("planner", listen=":9464", traces=True)
+@service("planner", listen=":9464", traces=True, queues=True)
 async def planner(
     shared: ServiceSettings,
     *,
@@ -51,8 +42,6 @@ async def planner(
             "Keep what the leading planner sees, for makeway replay: at most 256 MiB, for a day.",
         ),
     ] = True,
-    queues_configmap: QueuesConfigMapOption = _CONFIG.queues_configmap,
-    queues_file: QueuesFileOption = _CONFIG.queues_file,
 ) -> int:
     """Say which pods would make room for a pod, and tell plugin and evictors the mode and limits in force.
 
@@ -60,9 +49,8 @@ async def planner(
     charts/makeway/rbac/planner.yaml. Ends with 0 when told to stop, with 1 when it cannot start or has lost
     what it needs, to be restarted.
     """
-    config = replace(shared.config, queues_configmap=queues_configmap, queues_file=queues_file)
     return await run(
-        replace(shared, config=config),
+        shared,
         mode=mode,
         lease=LeaseSettings(namespace=lease_namespace, name=LEASE_NAME) if leader_elect else None,
         record=record,
