@@ -13,7 +13,7 @@ import typer
 from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import fail
 from makeway.cli.extras import needed
-from makeway.cli.history.since import parse_since
+from makeway.cli.history.since import SinceOption, since_given
 from makeway.cli.history.streams import must_exist
 from makeway.runtime.settings import ConfigSettings
 
@@ -31,22 +31,15 @@ async def ui(
         int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")
     ] = 0,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the address in a browser.")] = False,
-    since: Annotated[
-        str,
-        typer.Option("--since", metavar="AGO|TIME", help="Begin so far back: 90s, 10m, 2h, 1d, or RFC 3339."),
-    ] = "1d",
+    since: SinceOption = "1d",
 ) -> int | None:
     """Show what makeway does in a browser: now, timeline, stories, nodes, queues, comparisons, a simulation.
 
     It prints the address, with a token in it, and serves it on this machine alone until it is interrupted.
     What it shows it reads with your own rights, as the commands do; nothing is created or changed.
     """
-    try:
-        now = datetime.now(UTC)
-        look_back = now - parse_since(since, now)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--since") from error
-    return await _served(installation, port, look_back, open_browser=open_browser)
+    now = datetime.now(UTC)
+    return await _served(installation, port, now - since_given(since, now), open_browser=open_browser)
 
 
 async def _served(

@@ -8,6 +8,7 @@ import typer
 
 from makeway.cli.errors import fail
 from makeway.cli.extras import needed
+from makeway.cli.history.since import SinceOption
 from makeway.cli.services.service import service
 from makeway.runtime.settings import ServiceSettings
 
@@ -40,10 +41,7 @@ async def ui_server(
             "--https/--http", help="Whether browsers reach it by HTTPS alone, as through an Ingress."
         ),
     ] = False,
-    since: Annotated[
-        str,
-        typer.Option("--since", metavar="AGO|TIME", help="Begin so far back: 90s, 10m, 2h, 1d, or RFC 3339."),
-    ] = "1d",
+    since: SinceOption = "1d",
 ) -> int:
     """Serve the page to whom the API server knows by a token and lets list pods and nodes in all namespaces.
 

@@ -20,7 +20,7 @@ from makeway.cli.history import unreadable as kept_aside
 from makeway.cli.history.comparisons import Summary, summed
 from makeway.cli.history.following import follow as follow_entries
 from makeway.cli.history.rows import History, Wanted
-from makeway.cli.history.since import parse_since
+from makeway.cli.history.since import since_given
 from makeway.cli.history.story import Message, Row
 from makeway.cli.history.streams import everything, must_exist
 from makeway.cli.output import Printer, TableOutputOption
@@ -95,11 +95,8 @@ async def history(
     -f -o json prints each decision, order and outcome as it was published: an object a line, with its stream
     and the CloudEvent.
     """
-    try:
-        now = datetime.now(UTC)
-        start = parse_since(since or "1h", now)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--since") from error
+    now = datetime.now(UTC)
+    start = since_given(since or "1h", now)
     printer, wanted = Printer(output), Wanted(namespace, queue)
     async with installation.bus() as bus:
         await must_exist(bus)

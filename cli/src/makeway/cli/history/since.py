@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Annotated, Final
+
+import typer
 
 _AGO: Final = re.compile(r"(\d{1,9})([smhd])")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+SinceOption = Annotated[
+    str,
+    typer.Option("--since", metavar="AGO|TIME", help="Begin so far back: 90s, 10m, 2h, 1d, or RFC 3339."),
+]
+
+
+def since_given(text: str, now: datetime) -> datetime:
+    """Read the option; what is neither form is wrong usage."""
+    try:
+        return parse_since(text, now)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--since") from error
 
 
 def parse_since(text: str, now: datetime) -> datetime:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 from rich.console import Group, RenderableType
@@ -16,7 +16,7 @@ from rich.text import Text
 from makeway.cli.connect.session import Installation, OnlyNamespaceOption, connected
 from makeway.cli.history.following import Coming, follow, shown
 from makeway.cli.history.rows import LINE, History, Wanted, line
-from makeway.cli.history.since import parse_since
+from makeway.cli.history.since import SinceOption, since_given
 from makeway.cli.history.streams import StreamEntry, everything
 from makeway.cli.output import OutputOption, Printer
 from makeway.cli.tables import table
@@ -32,10 +32,7 @@ _REFRESH_SECONDS: Final = 0.5
 async def watch(
     installation: Installation,
     *,
-    since: Annotated[
-        str,
-        typer.Option("--since", metavar="AGO|TIME", help="Begin so far back: 90s, 10m, 2h, 1d, or RFC 3339."),
-    ] = "5m",
+    since: SinceOption = "5m",
     namespace: OnlyNamespaceOption = "",
     output: OutputOption = "text",
 ) -> None:
@@ -44,10 +41,7 @@ async def watch(
     On a terminal a picture that is kept up to date; in a pipe, and as data, what `makeway history --follow`
     prints.
     """
-    try:
-        start = parse_since(since, datetime.now(UTC))
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--since") from error
+    start = since_given(since, datetime.now(UTC))
     printer, wanted = Printer(output), Wanted(namespace)
     async with (
         installation.bus() as bus,
