@@ -14,6 +14,7 @@ from makeway.bus.messages import (
     Message,
     OrderedGroup,
     OrderKind,
+    PodRef,
     Preemptor,
     Priority,
     Text,
@@ -30,15 +31,12 @@ TYPE_DECISION = "dev.makeway.decision.v1"
 QuotaResult = Literal["notNeeded", "success", "bestEffort", "unsuccessful"]
 
 
-class Spared(Message, frozen=True):
+class Spared(PodRef, frozen=True):
     """A pod of lower priority that a rule keeps from being a victim: which rule, with which numbers.
 
     `until`: the last moment for which the rule says so, where time alone ends it.
     """
 
-    namespace: Text
-    name: Text
-    uid: Text
     priority: Priority
     rule: Text
     detail: Text

@@ -114,12 +114,9 @@ class PodRef(Message, frozen=True):
     uid: Text
 
 
-class Placement(Message, frozen=True):
+class Placement(PodRef, frozen=True):
     """A pod on a node as the scheduler's memory has it: nominated there, or assumed and not yet bound."""
 
-    namespace: Text
-    name: Text
-    uid: Text
     node: Text
 
 
@@ -183,7 +180,7 @@ class VictimFacts(Message, frozen=True):
     never_evict: bool = False
 
 
-class Victim(Message, frozen=True):
+class Victim(PodRef, frozen=True):
     """A pod chosen for eviction, with the rule that made it removable.
 
     `assumed` marks a pod that the scheduler has placed but the API server does not show as bound.
@@ -194,9 +191,6 @@ class Victim(Message, frozen=True):
     them it reads the pod first.
     """
 
-    namespace: Text
-    name: Text
-    uid: Text
     node: Text
     priority: Priority
     grace_period_seconds: Int64
@@ -228,12 +222,9 @@ class Fence(Message, frozen=True):
     namespace: str = ""
 
 
-class NominationToClear(Message, frozen=True):
+class NominationToClear(PodRef, frozen=True):
     """A pod of lower priority whose nomination an order clears; `node`: to which, if not to the order's."""
 
-    namespace: Text
-    name: Text
-    uid: Text
     node: str = ""
 
 
@@ -253,12 +244,9 @@ class OrderedGroup(Message, frozen=True):
     min_count: MemberCount = 0
 
 
-class OrderMember(Message, frozen=True):
+class OrderMember(PodRef, frozen=True):
     """A member of the group with the node that it is nominated to. `node_uid`: of that node, where known."""
 
-    namespace: Text
-    name: Text
-    uid: Text
     node: Text
     node_uid: str = ""
 
@@ -358,7 +346,7 @@ class EvictionOrder(Message, frozen=True):
         return self.kind == "pod" and self.writer.startswith(_NOMINATORS)
 
 
-class VictimOutcome(Message, frozen=True):
+class VictimOutcome(PodRef, frozen=True):
     """What became of one victim.
 
     `deleted`: this order's delete was accepted. `terminating`, `gone`: nothing left to do.
@@ -366,9 +354,6 @@ class VictimOutcome(Message, frozen=True):
     `notAttempted`: an earlier failure stopped the order before it.
     """
 
-    namespace: Text
-    name: Text
-    uid: Text
     result: VictimResult
     reason: str = ""
     message: str = ""

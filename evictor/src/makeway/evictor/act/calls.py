@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from prometheus_client import Counter
 
-from makeway.bus.messages import PodRef, Victim
+from makeway.bus.messages import PodRef
 from makeway.core.k8s.objects import Pod
 from makeway.evictor.act import answers
 from makeway.evictor.metrics import EvictorMetrics
@@ -42,7 +42,7 @@ class ApiCalls:
         return None if body is None else answers.pod(body)
 
     async def write(
-        self, operation: str, call: Any, pod: PodRef | Victim, body: object, **options: str
+        self, operation: str, call: Any, pod: PodRef, body: object, **options: str
     ) -> bytes | None:
         """Write to a pod, once; None where it is not this one any more."""
         sent = self.api.call(
@@ -66,7 +66,7 @@ class ApiCalls:
         return await self.called(operation, sent)
 
     async def called(
-        self, operation: str, sent: Awaitable[bytes], incarnation: PodRef | Victim | None = None
+        self, operation: str, sent: Awaitable[bytes], incarnation: PodRef | None = None
     ) -> bytes | None:
         """One call's answer; None where its object is not there, or is not `incarnation` any more."""
         try:
@@ -99,7 +99,7 @@ class ApiCalls:
             self._counters[operation, result] = counter
         counter.inc()
 
-    async def _means_gone(self, error: ApiError, incarnation: PodRef | Victim | None) -> bool:
+    async def _means_gone(self, error: ApiError, incarnation: PodRef | None) -> bool:
         """Whether a refusal only says that the pod is not there, or is another one by now."""
         if error.status == 404:
             return True

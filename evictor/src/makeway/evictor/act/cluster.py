@@ -309,7 +309,7 @@ class Cluster:
         await self._patch_status("clear_nomination", _ref(pod), patch, MERGE_PATCH)
 
     async def _patch_status(
-        self, operation: str, pod: PodRef | Victim, body: object, content_type: str
+        self, operation: str, pod: PodRef, body: object, content_type: str
     ) -> bytes | None:
         options = {"_content_type": content_type, "field_manager": EVICTOR}
         return await self._calls.write(
