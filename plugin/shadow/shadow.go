@@ -140,8 +140,9 @@ func (s *Shadow) plan(ctx context.Context, request *wire.PlanRequest) (*wire.Pla
 	if err := s.Refresh(); err != nil {
 		return nil, fmt.Errorf("the snapshot: %w", err)
 	}
-	filters, state := nominating(s.Filters, s.Pods, request.Nominations), framework.NewCycleState()
-	chosen, all, refusal, err := filterAll(ctx, filters, state, pod)
+	s.Filters.SetPodNominator(nominationsOf(s.Pods, request.Nominations))
+	state := framework.NewCycleState()
+	chosen, all, refusal, err := filterAll(ctx, s.Filters, state, pod)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +165,7 @@ func (s *Shadow) plan(ctx context.Context, request *wire.PlanRequest) (*wire.Pla
 	if len(reply.Candidates)+len(reply.Unmodelled) == 0 {
 		return reply, nil
 	}
-	v := &verify.Verifier{Handle: filters, State: state, Pod: pod, Now: time.Now(), Remover: removedBy}
+	v := &verify.Verifier{Handle: s.Filters, State: state, Pod: pod, Now: time.Now(), Remover: removedBy}
 	// All of them: who asks may leave out nodes on which its last orders failed.
 	passed, failed := v.Verify(ctx, reply, len(chosen), true, func(found []*verify.Candidate) { verify.Rank(found, v.Now) })
 	if ctx.Err() != nil && len(passed) == 0 {
