@@ -285,7 +285,7 @@ func (e *engine) revert(w orders.Activation) (shown []*v1.Pod) {
 		pod := e.podOf(orders.RefOfPlacement(place))
 		if w.Unstored || pod.Status.NominatedNodeName == place.Node {
 			if w.Members == nil {
-				e.memory.Reverted.Note(pod.UID, place.Node)
+				e.memory.Reverted.Store(pod.UID, place.Node)
 			} else if pod.Status.NominatedNodeName == place.Node {
 				shown = append(shown, pod)
 			}

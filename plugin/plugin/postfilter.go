@@ -25,7 +25,7 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 		p := &preemptor{MakeWay: pl, uid: pod.UID, pods: []*v1.Pod{pod}, mode: pl.mode(pod)}
 		end := p.preemptForPod(ctx, state, statuses, keptOut)
 		if current := pl.engine.current(orders.RefOf(pod)); current != nil && end.keepsNomination() {
-			end.clear = pl.engine.memory.Reverted.Take(pod.UID, current.Status.NominatedNodeName)
+			end.clear = pl.engine.memory.Reverted.CompareAndDelete(pod.UID, current.Status.NominatedNodeName)
 		}
 		p.attempted(end)
 		return end

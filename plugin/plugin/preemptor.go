@@ -318,7 +318,7 @@ func (p *preemptor) nominate(chosen *verify.Candidate, from planID) preemptResul
 	e.planner.LatePods.Forget(p.uid)
 	e.planner.LateGroups.Forget(p.uid)
 	for _, pod := range p.pods {
-		e.memory.Reverted.Forget(pod.UID)
+		e.memory.Reverted.Delete(pod.UID)
 	}
 	if leaving := chosen.TerminatingAlone(); len(leaving) > 0 {
 		return p.awaits(leaving, chosen.Node, room)

@@ -277,7 +277,7 @@ func liveOrder(w *world, p *v1.Pod) (subject string, message []byte) {
 
 func TestAPodThatItsQueueHoldsKeepsNoNominationWithoutAnOrder(t *testing.T) {
 	w, p := heldAndNominated(t)
-	w.plugin.engine.memory.Reverted.Note(p.UID, "n1")
+	w.plugin.engine.memory.Reverted.Store(p.UID, "n1")
 	if !w.held(p) {
 		t.Fatal("not held")
 	}
