@@ -187,24 +187,14 @@ func (e *engine) succeeded(orderID string, outcome *wire.Outcome) {
 // lock while it calls PreEnqueue and queueing hints: those must only ever leave a note, for this
 // goroutine to find.
 func (e *engine) runActivator(ctx context.Context) {
-	for {
+	for ctx.Err() == nil {
 		activations, next := e.inflight.Due(e.clock.Now())
 		for _, w := range activations {
 			e.applyActivation(ctx, w)
 		}
 		inFlightGauge.Set(float64(e.inflight.Count()))
 		e.showBreakers()
-
-		var timer <-chan time.Time
-		if !next.IsZero() {
-			timer = e.clock.After(max(next.Sub(e.clock.Now()), time.Millisecond))
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-e.inflight.Changed:
-		case <-timer:
-		}
+		goroutines.Wait(ctx, e.clock, next, e.inflight.Changed)
 	}
 }
 

@@ -229,15 +229,7 @@ func (s *scheduler) runConditionUpdates(ctx context.Context) {
 			s.updateCondition(ctx, client, due.uid, due.urgent)
 			continue
 		}
-		var timer <-chan time.Time
-		if !next.IsZero() {
-			timer = s.gate.clock.After(max(next.Sub(s.gate.clock.Now()), time.Millisecond))
-		}
-		select {
-		case <-ctx.Done():
-		case <-s.gate.conditionUpdates.changed:
-		case <-timer:
-		}
+		goroutines.Wait(ctx, s.gate.clock, next, s.gate.conditionUpdates.changed)
 	}
 }
 

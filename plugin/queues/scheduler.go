@@ -182,13 +182,5 @@ func (s *scheduler) activateDue(ctx context.Context) {
 		s.handle.Activate(logger, pods)
 		return
 	}
-	var timer <-chan time.Time
-	if !next.IsZero() {
-		timer = s.gate.clock.After(max(next.Sub(s.gate.clock.Now()), time.Millisecond))
-	}
-	select {
-	case <-ctx.Done():
-	case <-s.gate.changed:
-	case <-timer:
-	}
+	goroutines.Wait(ctx, s.gate.clock, next, s.gate.changed)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"makeway.dev/makeway/plugin/internal/telemetry"
 )
@@ -55,6 +56,19 @@ func GoRecovered(ctx context.Context, where string, run func(context.Context)) {
 		defer RecoverPanic(ctx, where, nil)
 		run(ctx)
 	}()
+}
+
+// Wait waits until a time, for ever where that is zero, until something changes, or until the context ends.
+func Wait(ctx context.Context, clock clock.Clock, until time.Time, changed <-chan struct{}) {
+	var timer <-chan time.Time
+	if !until.IsZero() {
+		timer = clock.After(max(until.Sub(clock.Now()), time.Millisecond))
+	}
+	select {
+	case <-ctx.Done():
+	case <-changed:
+	case <-timer:
+	}
 }
 
 // Sleep waits, or until the context ends.
