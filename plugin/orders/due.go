@@ -41,7 +41,7 @@ func (f *InFlight) bring(e *Order, happened event, now time.Time) (activations [
 	if e.Phase == Released {
 		e.reservedUntil = now.Add(releasedLasts)
 	}
-	w := Activation{Pod: e.Preemptor, OrderID: e.OrderID, Node: e.Node, Members: e.waiting(), Reason: why}
+	w := Activation{Pod: e.Preemptor, OrderID: e.OrderID, Node: e.Node, Places: e.Places(), Reason: why}
 	if happened == onVictimsGone && e.early == 0 { // else its cycle is repeated
 		w.Waited = now.Sub(e.CreatedAt)
 	}

@@ -15,7 +15,7 @@ const MissingLasts = 15 * time.Second
 // GroupKey names a pod group. A member knows no more of its group than that.
 type GroupKey struct{ Namespace, Name string }
 
-// gang are the pods of a group with an order.
+// gang are the pods of a group with an order. A pod is its own only member; a quota has none.
 type gang struct {
 	members      []member
 	nodes        int       // theirs, so many
@@ -30,18 +30,15 @@ type member struct {
 }
 
 // isGroup reports whether the order makes room for a pod group.
-func (e *Order) isGroup() bool { return len(e.members) > 0 }
+func (e *Order) isGroup() bool { return e.Node == "" && !e.isQuota() }
 
 // isQuota reports whether the order makes room for no pod: it has a queue keep within its quota.
 func (e *Order) isQuota() bool { return e.Preemptor.Name == "" }
 
 // Places are the pods that are nominated for the order, each with its node; none for one that is not known.
 func (e *Order) Places() []wire.Placement {
-	if e == nil || e.isQuota() {
+	if e == nil {
 		return nil
-	}
-	if !e.isGroup() {
-		return []wire.Placement{{Namespace: e.Preemptor.Namespace, Name: e.Preemptor.Name, UID: e.Preemptor.UID, Node: e.Node}}
 	}
 	places := make([]wire.Placement, 0, len(e.members))
 	for _, m := range e.members {
@@ -52,27 +49,13 @@ func (e *Order) Places() []wire.Placement {
 	return places
 }
 
-// waiting are the members of a group that are neither bound nor gone; nil for a pod.
-func (e *Order) waiting() []wire.Placement {
-	if !e.isGroup() {
-		return nil
-	}
-	return e.Places()
-}
-
 // on reports whether a pod of the order is nominated to a node.
 func (e *Order) on(node string) bool {
-	if !e.isGroup() {
-		return e.Node == node
-	}
 	return slices.ContainsFunc(e.members, func(m member) bool { return !m.done && m.Node == node })
 }
 
 // placeTaken notes where the API shows a pod of the order nominated, and reports whether the order has lost its places by that.
 func (e *Order) placeTaken(uid types.UID, node string) bool {
-	if !e.isGroup() {
-		return e.Node != node
-	}
 	lost, all := false, true
 	for i := range e.members {
 		m := &e.members[i]
@@ -181,12 +164,9 @@ func (f *InFlight) MembersMissing(orderID, reason string, missing bool, now time
 	return true
 }
 
-// Places are the pods that an activation is about, each with its node.
-func (w Activation) Places() []wire.Placement {
-	if w.Members != nil {
-		return w.Members
-	}
-	return []wire.Placement{{Namespace: w.Pod.Namespace, Name: w.Pod.Name, UID: w.Pod.UID, Node: w.Node}}
+// OfMember is where a member of an order is placed.
+func OfMember(m wire.OrderMember) wire.Placement {
+	return wire.Placement{Namespace: m.Namespace, Name: m.Name, UID: m.UID, Node: m.Node}
 }
 
 func RefOfPlacement(place wire.Placement) wire.PodRef {

@@ -155,7 +155,7 @@ func TestTheRoomOfAGangThatHasTooFewPodsForAWhileIsGivenUp(t *testing.T) {
 	}
 
 	got, _ := f.Due(at(lasts))
-	if len(got) != 1 || !got[0].Revert || got[0].Reason != "1 of 2" || len(got[0].Members) != 1 || got[0].Members[0].UID != "a" {
+	if len(got) != 1 || !got[0].Revert || got[0].Reason != "1 of 2" || len(got[0].Places) != 1 || got[0].Places[0].UID != "a" {
 		t.Fatalf("activations %+v", got)
 	}
 	if !f.groupClosed(at(lasts)) {

@@ -125,7 +125,7 @@ func (f *InFlight) beginFailure(orderID, reason string, now time.Time, wait time
 	}
 	e.revertFrom(reason, now.Add(wait))
 	e.noting = true
-	return Activation{Pod: e.Preemptor, OrderID: e.OrderID, Node: e.Node, Members: e.waiting(), Revert: true, Reason: reason, Waited: now.Sub(e.CreatedAt), Own: e.own}, true
+	return Activation{Pod: e.Preemptor, OrderID: e.OrderID, Node: e.Node, Places: e.Places(), Revert: true, Reason: reason, Waited: now.Sub(e.CreatedAt), Own: e.own}, true
 }
 
 func (f *InFlight) endFailure(orderID string) {
@@ -385,6 +385,9 @@ func (f *InFlight) put(e *Order) {
 	uid := types.UID(e.Preemptor.UID)
 	if old := f.byPod[uid]; old != nil {
 		f.happens(old, onReplaced)
+	}
+	if len(e.members) == 0 && !e.isQuota() {
+		e.enterPod()
 	}
 	f.byPod[uid] = e
 	f.byOrder[e.OrderID] = uid

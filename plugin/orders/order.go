@@ -103,10 +103,10 @@ func (e *Order) copied() *Order {
 // Activation is something to do outside every lock: let a pod be tried again, after deleting its nomination
 // where revert is set.
 type Activation struct {
-	Pod     wire.PodRef
+	Pod     wire.PodRef // of a group: the PodGroup
 	OrderID string
-	Node    string
-	Members []wire.Placement // where pod is a PodGroup: the members that still wait
+	Node    string           // of a group: empty
+	Places  []wire.Placement // of the pods that still wait
 	Revert  bool
 	Reason  string
 	// Waited is the time since the order's creation, where an outcome or the last victim's leaving ends it.
@@ -146,8 +146,13 @@ func (e *Order) EnterGroup(group *wire.OrderedGroup, members []wire.OrderMember)
 	e.Preemptor = wire.PodRef{Namespace: group.Namespace, Name: group.Name, UID: group.UID}
 	e.Node = ""
 	for _, m := range members {
-		e.members = append(e.members, member{Placement: wire.Placement{Namespace: m.Namespace, Name: m.Name, UID: m.UID, Node: m.Node}})
+		e.members = append(e.members, member{Placement: OfMember(m)})
 	}
+}
+
+// enterPod has the pod that an order makes room for be its own only member.
+func (e *Order) enterPod() {
+	e.members = []member{{Placement: wire.Placement{Namespace: e.Preemptor.Namespace, Name: e.Preemptor.Name, UID: e.Preemptor.UID, Node: e.Node}}}
 }
 
 // longestGrace bounds, in seconds, what is believed of a victim's grace period: a year.
@@ -187,6 +192,7 @@ func FromMessage(order *wire.EvictionOrder, opensAt time.Time) *Order {
 		e.Preemptor = wire.PodRef{UID: order.Queue}
 	default:
 		e.Preemptor = wire.PodRef{Namespace: order.Preemptor.Namespace, Name: order.Preemptor.Name, UID: order.Preemptor.UID}
+		e.enterPod()
 	}
 	for _, v := range order.Victims {
 		e.Victims = append(e.Victims, types.UID(v.UID))

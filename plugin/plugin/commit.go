@@ -182,12 +182,11 @@ func (e *engine) startCommit(order *pendingOrder) {
 // supersededBy gives up an order for one that is alive in the stream: that one is adopted, and the
 // nomination that it does not know of is deleted in memory. The pod's next cycle is refused for it.
 func (e *engine) supersededBy(ctx context.Context, order *pendingOrder, stored natsbus.Record) {
-	places := e.inflight.ByID(order.id).Places()
 	e.inflight.Supersede(order.id)
 	e.takeOrder(ctx, stored)
 	w := orders.Activation{Pod: order.preemptor(), OrderID: order.id, Node: order.chosen.Node, Revert: true, Reason: "another order for this pod is in the stream"}
-	if order.group != nil {
-		w.Members = places
+	for _, m := range order.places {
+		w.Places = append(w.Places, orders.OfMember(m))
 	}
 	e.applyActivation(ctx, w)
 }

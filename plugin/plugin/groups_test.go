@@ -703,7 +703,7 @@ func TestAPlanThatDoesNotStandIsMadeAgainBeforeOthersMayAct(t *testing.T) {
 	w.bus.group = plans(behind)
 	w.plugin.engine.release(w.ctx, orders.Activation{
 		Pod: wire.PodRef{Namespace: "default", Name: "gang", UID: "gang-uid"}, OrderID: "ord-0", Revert: true,
-		Members: []wire.Placement{{Namespace: "default", Name: "g1", UID: "g1", Node: "n1"}},
+		Places: []wire.Placement{{Namespace: "default", Name: "g1", UID: "g1", Node: "n1"}},
 	}) // its order has failed, which is no plan
 
 	for cycle := 1; cycle <= plansBeforeOthers+1; cycle++ {

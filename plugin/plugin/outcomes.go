@@ -153,7 +153,7 @@ func (e *engine) orderFailed(ctx context.Context, w orders.Activation, outcome *
 
 // lookAtPlaces takes in where the API shows the pods of an order nominated: that may have changed before the order's end was known.
 func (e *engine) lookAtPlaces(w orders.Activation) {
-	for _, place := range w.Places() {
+	for _, place := range w.Places {
 		ref := orders.RefOfPlacement(place)
 		if pod := e.pending(ref); pod != nil {
 			e.inflight.NominatedTo(pod.UID, pod.Status.NominatedNodeName)
@@ -237,7 +237,7 @@ func (e *engine) applyActivation(ctx context.Context, w orders.Activation) {
 func (e *engine) activateAgain(w orders.Activation) {
 	at := e.clock.Now().Add(goroutines.RestartPause)
 	e.inflight.ActivationFailed(w.OrderID, at)
-	for _, place := range w.Places() {
+	for _, place := range w.Places {
 		e.memory.Retries.TryAt(orders.RefOfPlacement(place), at)
 	}
 }
@@ -254,27 +254,24 @@ func (e *engine) release(ctx context.Context, w orders.Activation) {
 		}
 		logger.Info("preemptor_released", "pod", klog.KRef(w.Pod.Namespace, w.Pod.Name), "pod_uid", w.Pod.UID, "order_id", w.OrderID, "node", w.Node, "reason", w.Reason, "seconds", w.Waited.Seconds())
 	}
-	if places := w.Places(); len(places) > 0 {
-		e.memory.Retries.TryAt(orders.RefOfPlacement(places[0]), e.clock.Now().Add(activationPause))
+	var pods []*v1.Pod
+	for i, place := range w.Places {
+		ref := orders.RefOfPlacement(place)
+		if i == 0 {
+			e.memory.Retries.TryAt(ref, e.clock.Now().Add(activationPause))
+		}
+		pods = append(pods, e.pending(ref))
 	}
-	if w.Members == nil {
-		e.activate(ctx, e.podOf(w.Pod))
-		return
-	}
-	var members []*v1.Pod
-	for _, place := range w.Members {
-		members = append(members, e.pending(orders.RefOfPlacement(place)))
-	}
-	e.activate(ctx, members...)
+	e.activate(ctx, pods...)
 }
 
 // revert deletes the nominations of an order in memory, and returns the members of a group that the API still shows nominated by it:
 // no evictor takes that back there, or none has. For a pod the next cycle does.
 func (e *engine) revert(w orders.Activation) (shown []*v1.Pod) {
-	for _, place := range w.Places() {
+	for _, place := range w.Places {
 		pod := e.podOf(orders.RefOfPlacement(place))
 		if w.Unstored || pod.Status.NominatedNodeName == place.Node {
-			if w.Members == nil {
+			if w.Node != "" {
 				e.memory.Reverted.Store(pod.UID, place.Node)
 			} else if pod.Status.NominatedNodeName == place.Node {
 				shown = append(shown, pod)
