@@ -64,33 +64,27 @@ type Exchange[Reply any] func(context.Context) (*Reply, error)
 
 // Plan returns what asks about a pod; an error where nothing is asked.
 func (c *Client) Plan(request *wire.PlanRequest) (Exchange[wire.PlanReply], error) {
-	return prepare(c, inquiry[wire.PlanReply]{
-		subject: c.Subjects.Plan, id: request.RequestID, timeout: time.Duration(request.TimeoutMilliseconds) * time.Millisecond, breaker: c.Pods,
-		decode: wire.DecodeVersioned[wire.PlanReply], idOf: func(reply *wire.PlanReply) string { return reply.RequestID },
-	}, request)
+	to := inquiry{subject: c.Subjects.Plan, breaker: c.Pods, id: request.RequestID, timeout: time.Duration(request.TimeoutMilliseconds) * time.Millisecond}
+	return prepare(c, to, request, func(reply *wire.PlanReply) string { return reply.RequestID })
 }
 
 // PlanGroup returns what asks about a pod group; an error where nothing is asked.
 func (c *Client) PlanGroup(request *wire.GroupPlanRequest) (Exchange[wire.GroupPlanReply], error) {
-	return prepare(c, inquiry[wire.GroupPlanReply]{
-		subject: c.Subjects.PlanGroup, id: request.RequestID, timeout: time.Duration(request.TimeoutMilliseconds) * time.Millisecond, breaker: c.Groups,
-		decode: wire.DecodeVersioned[wire.GroupPlanReply], idOf: func(reply *wire.GroupPlanReply) string { return reply.RequestID },
-	}, request)
+	to := inquiry{subject: c.Subjects.PlanGroup, breaker: c.Groups, id: request.RequestID, timeout: time.Duration(request.TimeoutMilliseconds) * time.Millisecond}
+	return prepare(c, to, request, func(reply *wire.GroupPlanReply) string { return reply.RequestID })
 }
 
-// inquiry is a question to the planner, with how its answer is read.
-type inquiry[Reply any] struct {
+// inquiry is a question to the planner.
+type inquiry struct {
 	subject string
 	data    []byte
 	id      string
 	timeout time.Duration
 	breaker *Breaker
-	decode  func([]byte) (*Reply, error)
-	idOf    func(*Reply) string
 }
 
 // prepare returns what sends a question and waits for its answer. Failures count towards its breaker; an answer closes it.
-func prepare[Reply any](c *Client, q inquiry[Reply], request any) (_ Exchange[Reply], err error) {
+func prepare[Reply any](c *Client, q inquiry, request any, idOf func(*Reply) string) (_ Exchange[Reply], err error) {
 	if q.data, err = wire.Encode(request); err != nil {
 		return nil, err
 	}
@@ -100,16 +94,16 @@ func prepare[Reply any](c *Client, q inquiry[Reply], request any) (_ Exchange[Re
 	if !q.breaker.Allow() {
 		return nil, ErrBreakerOpen
 	}
-	return func(ctx context.Context) (*Reply, error) { return send(ctx, c, q) }, nil
+	return func(ctx context.Context) (*Reply, error) { return send(ctx, c, q, idOf) }, nil
 }
 
 // send is one exchange.
-func send[Reply any](ctx context.Context, c *Client, q inquiry[Reply]) (*Reply, error) {
+func send[Reply any](ctx context.Context, c *Client, q inquiry, idOf func(*Reply) string) (*Reply, error) {
 	start, asked := time.Now(), q.breaker.clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, q.timeout)
 	defer cancel()
 	ctx, span := c.Tracer.Begin(ctx, "request", "request_id", q.id)
-	reply, result, err := exchange(ctx, c, q)
+	reply, result, err := exchange(ctx, c, q, idOf)
 	span.End(err, "result", result)
 	requestDuration.WithLabelValues(result).Observe(time.Since(start).Seconds())
 	if err != nil {
@@ -129,7 +123,7 @@ func send[Reply any](ctx context.Context, c *Client, q inquiry[Reply]) (*Reply, 
 }
 
 // exchange is one request and its checked answer, with the metric's label.
-func exchange[Reply any](ctx context.Context, c *Client, q inquiry[Reply]) (*Reply, string, error) {
+func exchange[Reply any](ctx context.Context, c *Client, q inquiry, idOf func(*Reply) string) (*Reply, string, error) {
 	raw, err := c.Bus.Request(ctx, q.subject, q.data)
 	switch {
 	case errors.Is(err, natsbus.ErrNoResponders):
@@ -139,7 +133,7 @@ func exchange[Reply any](ctx context.Context, c *Client, q inquiry[Reply]) (*Rep
 	case err != nil:
 		return nil, planTimeout, fmt.Errorf("no answer within %s: %w", q.timeout, err)
 	}
-	reply, err := q.decode(raw)
+	reply, err := wire.DecodeVersioned[Reply](raw)
 	if err != nil {
 		var malformed *wire.MalformedError
 		if errors.As(err, &malformed) && malformed.Reason != wire.ReasonUnknownVersion {
@@ -147,7 +141,7 @@ func exchange[Reply any](ctx context.Context, c *Client, q inquiry[Reply]) (*Rep
 		}
 		return nil, planMalformed, err
 	}
-	if id := q.idOf(reply); id != q.id {
+	if id := idOf(reply); id != q.id {
 		return nil, planMalformed, fmt.Errorf("an answer to %q", id)
 	}
 	return reply, planAnswered, nil
