@@ -3,10 +3,10 @@ package ask
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -52,7 +52,7 @@ func Classes(members []*v1.Pod, labels []string, reach func(namespace, claim str
 }
 
 // likeness is what two members of one class have in common.
-func likeness(pod *v1.Pod, named map[string]bool, reach func(namespace, claim string) string) *v1.Pod {
+func likeness(pod *v1.Pod, named sets.Set[string], reach func(namespace, claim string) string) *v1.Pod {
 	like := project(pod)
 	for _, volume := range like.Spec.Volumes {
 		if claim := volume.PersistentVolumeClaim; claim != nil {
@@ -71,28 +71,23 @@ func likeness(pod *v1.Pod, named map[string]bool, reach func(namespace, claim st
 
 // labelsNamed are the keys of labels that affinity, anti-affinity or spread of any member looks at, and some others.
 // O(members · their rules).
-func labelsNamed(members []*v1.Pod, others []string) map[string]bool {
-	named := map[string]bool{}
-	for _, label := range others {
-		named[label] = true
-	}
+func labelsNamed(members []*v1.Pod, others []string) sets.Set[string] {
+	named := sets.New(others...)
 	selector := func(s *metav1.LabelSelector) {
 		if s == nil {
 			return
 		}
 		for key := range s.MatchLabels {
-			named[key] = true
+			named.Insert(key)
 		}
 		for _, expression := range s.MatchExpressions {
-			named[expression.Key] = true
+			named.Insert(expression.Key)
 		}
 	}
 	terms := func(terms []v1.PodAffinityTerm) {
 		for i := range terms {
 			selector(terms[i].LabelSelector)
-			for _, key := range slices.Concat(terms[i].MatchLabelKeys, terms[i].MismatchLabelKeys) {
-				named[key] = true
-			}
+			named.Insert(terms[i].MatchLabelKeys...).Insert(terms[i].MismatchLabelKeys...)
 		}
 	}
 	for _, pod := range members {
@@ -106,9 +101,7 @@ func labelsNamed(members []*v1.Pod, others []string) map[string]bool {
 		}
 		for i := range pod.Spec.TopologySpreadConstraints {
 			selector(pod.Spec.TopologySpreadConstraints[i].LabelSelector)
-			for _, key := range pod.Spec.TopologySpreadConstraints[i].MatchLabelKeys {
-				named[key] = true
-			}
+			named.Insert(pod.Spec.TopologySpreadConstraints[i].MatchLabelKeys...)
 		}
 	}
 	return named

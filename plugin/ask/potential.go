@@ -3,6 +3,7 @@ package ask
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/wire"
@@ -88,35 +89,24 @@ func potentialOf(statuses explicitStatuses, total int) (p Potential, ok bool) {
 
 // equal reports whether the same nodes are meant, written down in the same way. O(names).
 func (p Potential) equal(q Potential) bool {
-	if p.Count != q.Count || p.Nodes.AllBut != q.Nodes.AllBut || len(p.Nodes.Names) != len(q.Nodes.Names) {
-		return false
-	}
-	in := Set(p.Nodes.Names)
-	for _, name := range q.Nodes.Names {
-		if !in[name] {
-			return false
-		}
-	}
-	return true
+	return p.Count == q.Count && p.Nodes.AllBut == q.Nodes.AllBut && sets.New(p.Nodes.Names...).Equal(sets.New(q.Nodes.Names...))
 }
 
 // Without leaves nodes out by name; names that no node has change nothing. O(names).
-func (p Potential) Without(names map[string]bool, nodes fwk.NodeInfoLister) Potential {
+func (p Potential) Without(names sets.Set[string], nodes fwk.NodeInfoLister) Potential {
 	if len(names) == 0 {
 		return p
 	}
 	if !p.Nodes.AllBut {
-		kept := slices.DeleteFunc(slices.Clone(p.Nodes.Names), func(name string) bool { return names[name] })
+		kept := slices.DeleteFunc(slices.Clone(p.Nodes.Names), names.Has)
 		return Potential{Count: len(kept), Nodes: wire.NodeSelection{Names: kept}}
 	}
-	left := Set(p.Nodes.Names)
 	out := Potential{Count: p.Count, Nodes: wire.NodeSelection{Names: slices.Clone(p.Nodes.Names), AllBut: true}}
-	for name := range names {
-		if _, err := nodes.Get(name); err != nil || left[name] {
-			continue
+	for name := range names.Difference(sets.New(p.Nodes.Names...)) {
+		if _, err := nodes.Get(name); err == nil {
+			out.Count--
+			out.Nodes.Names = append(out.Nodes.Names, name)
 		}
-		out.Count--
-		out.Nodes.Names = append(out.Nodes.Names, name)
 	}
 	return out
 }
@@ -124,33 +114,21 @@ func (p Potential) Without(names map[string]bool, nodes fwk.NodeInfoLister) Pote
 // SelectNodes says which of all nodes are meant, as the smaller of the set and its complement. Mostly it is all
 // of them, which costs nothing; O(nodes) otherwise.
 func SelectNodes(all, chosen []fwk.NodeInfo) wire.NodeSelection {
-	if len(chosen) == len(all) {
+	switch {
+	case len(chosen) == len(all):
 		return wire.NodeSelection{AllBut: true}
+	case len(chosen) <= len(all)/2:
+		return wire.NodeSelection{Names: namesOf(chosen)}
 	}
-	if len(chosen) <= len(all)/2 {
-		names := make([]string, 0, len(chosen))
-		for _, node := range chosen {
-			names = append(names, node.Node().Name)
-		}
-		return wire.NodeSelection{Names: names}
-	}
-	in := make(map[string]bool, len(chosen))
-	for _, node := range chosen {
-		in[node.Node().Name] = true
-	}
-	rest := make([]string, 0, len(all)-len(chosen))
-	for _, node := range all {
-		if !in[node.Node().Name] {
-			rest = append(rest, node.Node().Name)
-		}
-	}
-	return wire.NodeSelection{Names: rest, AllBut: true}
+	in := sets.New(namesOf(chosen)...)
+	return wire.NodeSelection{Names: slices.DeleteFunc(namesOf(all), in.Has), AllBut: true}
 }
 
-func Set(names []string) map[string]bool {
-	in := make(map[string]bool, len(names))
-	for _, name := range names {
-		in[name] = true
+// namesOf are the names of nodes.
+func namesOf(nodes []fwk.NodeInfo) []string {
+	names := make([]string, 0, len(nodes))
+	for _, node := range nodes {
+		names = append(names, node.Node().Name)
 	}
-	return in
+	return names
 }

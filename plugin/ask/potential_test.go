@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -65,9 +66,9 @@ func TestPotentialNodesAreThoseOfTheStatuses(t *testing.T) {
 			t.Fatalf("seed %d: all nodes are potential, and still %v are named", seed, got.Nodes.Names)
 		}
 
-		out := map[string]bool{"no node's": true}
+		out := sets.New("no node's")
 		for _, i := range random.Perm(size)[:random.IntN(size+1)] {
-			out[nodes[i].Name] = true
+			out.Insert(nodes[i].Name)
 			delete(want, nodes[i].Name)
 		}
 		if left := got.Without(out, lister); left.Count != len(want) || !maps.Equal(selected(left.Nodes, all), want) {

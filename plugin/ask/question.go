@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/internal/minor"
@@ -77,7 +78,7 @@ type GroupQuestion struct {
 	MustPlace int
 	Mode      string
 	Classes   []*Class
-	LeftOut   []map[string]bool  // by class: nodes to leave out
+	LeftOut   []sets.Set[string] // by class: nodes to leave out
 	Nodes     fwk.NodeInfoLister // of the cycle
 }
 

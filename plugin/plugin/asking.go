@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -109,7 +110,7 @@ func (pl *MakeWay) startPrefetch(state fwk.CycleState, pod *v1.Pod) {
 		return
 	}
 	all := pl.handle.SnapshotSharedLister().NodeInfos()
-	nodes = nodes.Without(namesOf(pl.failedBefore(func() string { return verify.ClassOf(pod) })), all)
+	nodes = nodes.Without(sets.KeySet(pl.failedBefore(func() string { return verify.ClassOf(pod) })), all)
 	if nodes.Count == 0 {
 		return
 	}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -40,7 +40,7 @@ type groupAttempt struct {
 	cycle    minor.GroupCycle
 	of       minor.Group
 	classes  []*ask.Class
-	leftOut  []map[string]bool // by class: nodes where the scheduler's filters refused a member
+	leftOut  []sets.Set[string] // by class: nodes where the scheduler's filters refused a member
 	inquirer *inquirer[wire.GroupPlanReply]
 }
 
@@ -168,10 +168,10 @@ func (a *groupAttempt) classify(ctx context.Context) *preemptResult {
 	if err := a.findNodes(ctx, a.cycle, a.classes); err != nil {
 		return a.later(endError, err.Error())
 	}
-	failed, hosts := namesOf(a.failedBefore(func() string { return string(a.uid) })), 0
-	a.leftOut = make([]map[string]bool, len(a.classes))
+	failed, hosts := sets.KeySet(a.failedBefore(func() string { return string(a.uid) })), 0
+	a.leftOut = make([]sets.Set[string], len(a.classes))
 	for i, class := range a.classes {
-		a.leftOut[i] = maps.Clone(failed)
+		a.leftOut[i] = failed.Clone()
 		if class.Potential.Count > 0 {
 			hosts += len(class.Pods)
 		}
@@ -230,7 +230,7 @@ func (a *groupAttempt) verify(ctx context.Context, plan *wire.GroupPlan) (*verif
 // leaveOut leaves a node out of this cycle's next plan, and of those to come until it changes.
 func (a *groupAttempt) leaveOut(why *verify.Misfit) {
 	for _, nodes := range a.leftOut {
-		nodes[why.Node] = true
+		nodes.Insert(why.Node)
 	}
 	a.failedNow(string(a.uid), why.Node, why.Failure)
 }
@@ -299,7 +299,7 @@ func (pl *MakeWay) findNodes(ctx context.Context, cycle minor.GroupCycle, classe
 		}
 		helps := make([]bool, len(all))
 		pl.handle.Parallelizer().Until(ctx, len(all), func(i int) {
-			if only != nil && !only[all[i].Node().Name] {
+			if only != nil && !only.Has(all[i].Node().Name) {
 				return
 			}
 			status := pl.handle.RunFilterPlugins(ctx, state, class.Pods[0], all[i])

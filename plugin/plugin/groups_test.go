@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -45,7 +46,7 @@ type gangCycle struct {
 
 func (c *gangCycle) Group() minor.Group { return c.group }
 
-func (c *gangCycle) Filters(ctx context.Context, member *v1.Pod) (fwk.CycleState, map[string]bool, *fwk.Status) {
+func (c *gangCycle) Filters(ctx context.Context, member *v1.Pod) (fwk.CycleState, sets.Set[string], *fwk.Status) {
 	state := framework.NewCycleState()
 	_, status, _ := c.w.framework.RunPreFilterPlugins(ctx, state, member)
 	return state, nil, status
@@ -487,7 +488,7 @@ func TestNodesThatClassesHaveInCommonAreNamedOnce(t *testing.T) {
 	joinGroup(elsewhere, "gang")
 	w, c := gangWorld(t, setup{}, 4, 3, gangMember("g1"), small, elsewhere)
 	a := w.plugin.groupAttempt(c, c.group)
-	a.leftOut = make([]map[string]bool, 3)
+	a.leftOut = make([]sets.Set[string], 3)
 	var err error
 	if a.classes, err = ask.Classes(c.group.Waiting, queues.QueueLabels(), byName); err != nil || len(a.classes) != 3 {
 		t.Fatal(len(a.classes), err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
@@ -243,16 +244,7 @@ func nextPiece(piece, most int) int {
 }
 
 // left are the potential nodes that have not failed verification.
-func (a *attempt) left() ask.Potential { return a.potential.Without(namesOf(a.failed), a.nodes) }
-
-// namesOf are the names of nodes that failed.
-func namesOf(failed map[string]verify.Failure) map[string]bool {
-	names := make(map[string]bool, len(failed))
-	for name := range failed {
-		names[name] = true
-	}
-	return names
-}
+func (a *attempt) left() ask.Potential { return a.potential.Without(sets.KeySet(a.failed), a.nodes) }
 
 // mode is the one in force for a preemptor.
 func (pl *MakeWay) mode(pod *v1.Pod) string {

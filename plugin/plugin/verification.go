@@ -7,10 +7,10 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
@@ -63,10 +63,10 @@ func (a *attempt) sieve(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	named := ask.Set(a.potential.Nodes.Names)
+	named := sets.New(a.potential.Nodes.Names...)
 	left := slices.DeleteFunc(slices.Clone(all), func(node fwk.NodeInfo) bool {
 		_, failed := a.failed[node.Node().Name]
-		return failed || named[node.Node().Name] == a.potential.Nodes.AllBut
+		return failed || named.Has(node.Node().Name) == a.potential.Nodes.AllBut
 	})
 	a.remember(a.verifier().Sieve(ctx, left, a.engine.inflight.Ordered()))
 }

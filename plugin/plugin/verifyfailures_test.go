@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 
@@ -66,9 +67,9 @@ func withLicences(nodes []string) []tf.RegisterPluginFunc {
 // ranksByName is a planner that offers the nodes that it is asked about, in their order, each for the one pod on it.
 func ranksByName(nodes []*v1.Node) func(*wire.PlanRequest) (*wire.PlanReply, error) {
 	return func(request *wire.PlanRequest) (*wire.PlanReply, error) {
-		reply, named := &wire.PlanReply{}, ask.Set(request.Nodes.Names)
+		reply, named := &wire.PlanReply{}, sets.New(request.Nodes.Names...)
 		for _, n := range nodes {
-			if named[n.Name] == request.Nodes.AllBut || len(reply.Candidates) == int(request.MaxCandidates) {
+			if named.Has(n.Name) == request.Nodes.AllBut || len(reply.Candidates) == int(request.MaxCandidates) {
 				continue
 			}
 			reply.Candidates = append(reply.Candidates, candidate(n.Name, "!on-"+n.Name))

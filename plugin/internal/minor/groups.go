@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
@@ -25,7 +26,7 @@ type GroupCycle interface {
 	Group() Group
 	// Filters runs the PreFilter plugins for one member, on the snapshot as it is, and returns the state that Filter plugins ask.
 	// nodes is nil where no PreFilter plugin narrows them. A status other than success is why no node passes.
-	Filters(ctx context.Context, member *v1.Pod) (state fwk.CycleState, nodes map[string]bool, status *fwk.Status)
+	Filters(ctx context.Context, member *v1.Pod) (state fwk.CycleState, nodes sets.Set[string], status *fwk.Status)
 	// Begin starts to change the snapshot. Nothing else may, and none of its nodes may be kept, until End.
 	Begin() (GroupTrial, error)
 }

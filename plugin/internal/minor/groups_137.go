@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
@@ -96,7 +97,7 @@ func neverPreempts(group *schedulingv1beta1.PodGroup, waiting []*v1.Pod, counts 
 }
 
 // Filters implements GroupCycle.
-func (c *groupCycle) Filters(ctx context.Context, member *v1.Pod) (fwk.CycleState, map[string]bool, *fwk.Status) {
+func (c *groupCycle) Filters(ctx context.Context, member *v1.Pod) (fwk.CycleState, sets.Set[string], *fwk.Status) {
 	runner, ok := c.handle.(framework.Framework)
 	if !ok {
 		return nil, nil, fwk.AsStatus(fmt.Errorf("a handle of type %T runs no PreFilter plugins", c.handle))
@@ -109,11 +110,7 @@ func (c *groupCycle) Filters(ctx context.Context, member *v1.Pod) (fwk.CycleStat
 	if !status.IsSuccess() || result.AllNodes() {
 		return state, nil, status
 	}
-	nodes := make(map[string]bool, len(result.NodeNames))
-	for name := range result.NodeNames {
-		nodes[name] = true
-	}
-	return state, nodes, nil
+	return state, result.NodeNames, nil
 }
 
 // Begin implements GroupCycle.
