@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -74,28 +75,17 @@ func (b *Brake) Names() []string {
 func (c *Control) Brake() *Brake { return c.brake.Load() }
 
 // BrakeTrouble is why the brake cannot be read; empty where it can.
-func (c *Control) BrakeTrouble() string {
-	if why := c.brakeTrouble.Load(); why != nil {
-		return *why
-	}
-	return ""
-}
+func (c *Control) BrakeTrouble() string { return ptr.Deref(c.brakeAt.trouble.Load(), "") }
 
-// watchBrake follows the ConfigMap of the brake, so that it holds without NATS too. Without the right to, the scheduler goes by the
-// control state, says so in its status, and the evictors, which read the brake before each eviction, hold it.
-func (c *Control) watchBrake(ctx context.Context) error {
-	if c.BrakeAt.Name == "" {
-		return nil
+// takeBrake takes the ConfigMap of the brake as it is, so that it holds without NATS too; nil where there is none. Without the right to
+// read it the scheduler goes by the control state, says so in its status, and the evictors, which read the brake before each eviction,
+// hold it.
+func (c *Control) takeBrake(ctx context.Context, found *v1.ConfigMap) {
+	if found == nil {
+		c.SetBrake(ctx, nil)
+		return
 	}
-	showBrake(nil)
-	_, err := watchConfigMap(ctx, c.Client, c.BrakeAt, &c.brakeTrouble, func(found *v1.ConfigMap) {
-		if found == nil {
-			c.SetBrake(ctx, nil)
-			return
-		}
-		c.SetBrake(ctx, ParseBrake(found.Data))
-	})
-	return err
+	c.SetBrake(ctx, ParseBrake(found.Data))
 }
 
 // SetBrake has the brake hold, or takes it off: nil.

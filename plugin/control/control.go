@@ -91,8 +91,8 @@ type Control struct {
 	current        atomic.Pointer[snapshot]
 	noted          atomic.Pointer[wire.ControlState] // what the planner's Lease says where there is no current; nil: nothing
 	brake          atomic.Pointer[Brake]
-	brakeTrouble   atomic.Pointer[string] // why the brake cannot be read; nil where it can
 	policy, queues storedConfig
+	brakeAt        storedConfig
 	breaker        storedConfig
 	trips          atomic.Pointer[trips]  // what the evictors' breaker is open for
 	tolerating     atomic.Pointer[string] // the first PriorityClass that tolerates preemption; empty: none does
@@ -105,6 +105,7 @@ func New(options Options) *Control {
 	telemetry.Register()
 	return &Control{
 		Options: options,
+		brakeAt: storedConfig{at: options.BrakeAt},
 		breaker: storedConfig{at: options.BreakerAt},
 		policy:  storedConfig{at: options.PolicyAt, key: policyKey, toldBy: func(state *wire.ControlState) string { return state.PolicyRevision }},
 		queues:  storedConfig{at: options.QueuesAt, key: queuesKey, toldBy: func(state *wire.ControlState) string { return state.QueuesRevision }},

@@ -11,6 +11,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -95,42 +96,41 @@ func (s *storedConfig) read() (revision, unknown string) {
 	case s.synced == nil || !s.synced():
 		return "", fmt.Sprintf("ConfigMap %s has not been read", s.at)
 	}
-	if found := s.revision.Load(); found != nil {
-		return *found, ""
-	}
-	return "", ""
+	return ptr.Deref(s.revision.Load(), ""), ""
 }
 
 // Watch follows the ConfigMaps of the brake, the evictors' breaker, the policy and the queues.
 func (c *Control) Watch(ctx context.Context) (err error) {
-	if err := c.watchBrake(ctx); err != nil {
-		return err
+	if c.brakeAt.at.Name != "" {
+		showBrake(nil)
 	}
-	if c.breaker.at.Name != "" {
-		if c.breaker.synced, err = watchConfigMap(ctx, c.Client, c.breaker.at, &c.breaker.trouble, c.takeBreaker); err != nil {
-			return err
-		}
-	}
-	for _, stored := range c.stored() {
-		if stored.at.Name == "" {
+	for _, one := range []struct {
+		*storedConfig
+		take func(*v1.ConfigMap)
+	}{
+		{&c.brakeAt, func(found *v1.ConfigMap) { c.takeBrake(ctx, found) }}, {&c.breaker, c.takeBreaker},
+		{&c.policy, func(found *v1.ConfigMap) { c.takeRevision(&c.policy, found) }}, {&c.queues, func(found *v1.ConfigMap) { c.takeRevision(&c.queues, found) }},
+	} {
+		if one.at.Name == "" {
 			continue
 		}
-		take := func(found *v1.ConfigMap) {
-			var revision *string
-			if found != nil {
-				if text, there := found.Data[stored.key]; there {
-					name := revisionOf(text)
-					revision = &name
-				}
-			}
-			stored.revision.Store(revision)
-			c.Changed(true)
-		}
-		if stored.synced, err = watchConfigMap(ctx, c.Client, stored.at, &stored.trouble, take); err != nil {
+		if one.synced, err = watchConfigMap(ctx, c.Client, one.at, &one.trouble, one.take); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// takeRevision takes the ConfigMap of the policy or of the queues as it is; nil where there is none.
+func (c *Control) takeRevision(of *storedConfig, found *v1.ConfigMap) {
+	var revision *string
+	if found != nil {
+		if text, there := found.Data[of.key]; there {
+			revision = ptr.To(revisionOf(text))
+		}
+	}
+	of.revision.Store(revision)
+	c.Changed(true)
 }
 
 // Synced reports whether the ConfigMaps of policy, queues and breaker can be read, and have been.
