@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"makeway.dev/makeway/plugin/internal/telemetry"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/wire"
@@ -146,3 +147,7 @@ func exchange[Reply any](ctx context.Context, c *Client, q inquiry, idOf func(*R
 	}
 	return reply, planAnswered, nil
 }
+
+// requestDuration is in the scheduler's own registry.
+var requestDuration = telemetry.HistogramVec("makeway_scheduler_plan_request_duration_seconds",
+	"How long a plan request took by result: answered, no_responders, timeout, disconnected, malformed.", telemetry.Latency(), "result")

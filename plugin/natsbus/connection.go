@@ -3,6 +3,8 @@ package natsbus
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"slices"
@@ -180,4 +182,15 @@ func errorText(err error) string {
 		return ""
 	}
 	return err.Error()
+}
+
+// NewIdentity names this process: hostname_pid_random.
+func NewIdentity() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	var random [4]byte
+	_, _ = rand.Read(random[:]) // never fails
+	return fmt.Sprintf("%s_%d_%s", host, os.Getpid(), hex.EncodeToString(random[:]))
 }

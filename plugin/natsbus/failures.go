@@ -6,10 +6,14 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"makeway.dev/makeway/plugin/internal/telemetry"
 )
 
 // sameFailure is for how long the same failure is logged once: attempts come four times a second.
@@ -73,3 +77,46 @@ func redacted(urls string) string {
 	}
 	return strings.Join(hosts, ",")
 }
+
+// denialMemory is how long a publish or subscription that NATS denied counts as trouble, as in planner and evictor.
+const denialMemory = time.Minute
+
+// denials remember the last thing that NATS denied this process's login.
+type denials struct {
+	clock clock.PassiveClock
+	last  atomic.Pointer[denial]
+}
+
+type denial struct {
+	at     time.Time
+	reason string
+}
+
+// note counts an error of the NATS client.
+func (d *denials) note(err error) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		natsErrors.WithLabelValues("other").Inc()
+		return
+	}
+	natsErrors.WithLabelValues("permission").Inc()
+	d.last.Store(&denial{at: d.clock.Now(), reason: err.Error()})
+}
+
+func (d *denials) lately() string {
+	last := d.last.Load()
+	if last == nil || d.clock.Since(last.at) > denialMemory {
+		return ""
+	}
+	return last.reason
+}
+
+var (
+	messagesIgnored = telemetry.CounterVec("makeway_scheduler_ignored_messages_total",
+		"Messages of the streams of orders, outcomes and control states that were ignored, by reason: too-large, too-deep, not-json, invalid, unknown-version, unknown-type, wrong-subject, other-cluster, not-after-too-far, old-revision, future-revision, unusable-queues, unsigned, unknown-key, invalid-signature, other.", "reason")
+
+	natsErrors = telemetry.CounterVec("makeway_scheduler_nats_errors_total",
+		"Errors that the NATS client reported, by kind: permission (a publish or subscription was denied), other.", "kind")
+
+	repliesRefused = telemetry.Counter("makeway_scheduler_replies_refused_total",
+		"Questions about the scheduler's status that asked to be answered elsewhere than in an inbox of makeway's, and were left alone: the answer could have been stored as a message.")
+)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/telemetry"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -211,3 +212,6 @@ func (s *Signatures) Describe() string {
 	}
 	return text
 }
+
+var signatureFailures = telemetry.CounterVec("makeway_scheduler_signature_failures_total",
+	"Messages whose signature does not hold, by kind (order, control, outcome) and reason: unsigned, unknown-key, invalid-signature. They count for nothing where signatures are required.", "kind", "reason")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // tokenVolume begins the names of the volumes that the API server adds for the tokens of service accounts; what follows is random.
@@ -181,4 +182,89 @@ func ClassOf(pod *v1.Pod) string {
 	}
 	sum := sha256.Sum256(raw)
 	return string(sum[:])
+}
+
+// share: verification beyond the first candidates takes one part in so many of the scheduling thread's time.
+const share = 5
+
+// Budget bounds what verification costs the scheduling thread for all pods together, beyond the few candidates that each try
+// begins with: after so long it is shut for four times as long, so that over a minute it has at most a fifth, and one try. What
+// finds a node at the first candidates is free, as it is what a preemption costs anyhow. Its zero value is open. Safe for concurrent use.
+type Budget struct {
+	mu   sync.Mutex
+	free time.Time // when what was spent has been paid for
+}
+
+// OpensAt is from when on verification looks beyond its first candidates.
+func (b *Budget) OpensAt() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.free
+}
+
+// IsOpen reports whether verification looks beyond its first candidates.
+func (b *Budget) IsOpen(now time.Time) bool { return !now.Before(b.OpensAt()) }
+
+// Spent notes that a try has taken so long of the thread's time.
+func (b *Budget) Spent(now time.Time, took time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.free.Before(now) {
+		b.free = now
+	}
+	b.free = b.free.Add((share - 1) * took)
+}
+
+// How often a refusal's sample is verified, and for how long a pod whose refusal was wrong is tried in full.
+const (
+	sampleEvery = time.Minute
+	fullFor     = 10 * time.Minute
+)
+
+// Samples guards the planner's refusals, which no filter of the scheduler has seen: now and then one of the nodes that
+// its columns rule out is verified with everything removed that may be. Safe for concurrent use.
+type Samples struct {
+	mu     sync.Mutex
+	next   time.Time
+	inFull map[types.UID]time.Time // pods whose refusal was wrong, until when they are tried in full
+}
+
+func NewSamples() *Samples {
+	return &Samples{inFull: map[types.UID]time.Time{}}
+}
+
+// Due reports whether a sample is to be verified now, and takes that turn.
+func (s *Samples) Due(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Before(s.next) {
+		return false
+	}
+	s.next = now.Add(sampleEvery)
+	return true
+}
+
+// Missed notes that a pod was refused wrongly.
+func (s *Samples) Missed(now time.Time, pod types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inFull[pod] = now.Add(fullFor)
+}
+
+// Full reports whether a pod is tried on every node that removing pods may help, whatever the columns say.
+func (s *Samples) Full(now time.Time, pod types.UID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	until, ok := s.inFull[pod]
+	if ok && !now.Before(until) {
+		delete(s.inFull, pod)
+		return false
+	}
+	return ok
+}
+
+func (s *Samples) Forget(pod types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.inFull, pod)
 }

@@ -258,3 +258,25 @@ func unescapeSeparators(encoded []byte) []byte {
 	}
 	return out
 }
+
+// MostOfMessage bounds, in bytes, what is taken of a refusal's text: it goes into the pod's status and Events.
+const MostOfMessage = 1024
+
+// Beginning cuts a text to so many bytes, between characters.
+func Beginning(text string, bytes int) string {
+	if len(text) <= bytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:bytes], "") + "…"
+}
+
+// PreemptorUID is of the pod or PodGroup that room is made for; empty for a quota order.
+func (o *EvictionOrder) PreemptorUID() string {
+	switch {
+	case o.Kind == KindGroup && o.Group != nil:
+		return o.Group.UID
+	case o.Kind != KindGroup && o.Preemptor != nil:
+		return o.Preemptor.UID
+	}
+	return ""
+}

@@ -1,3 +1,4 @@
+// Package telemetry is what several packages show of themselves in the same way.
 package telemetry
 
 import (
@@ -51,3 +52,12 @@ func Histogram(name, help string, buckets []float64) *metrics.Histogram {
 func HistogramVec(name, help string, buckets []float64, labels ...string) *metrics.HistogramVec {
 	return keep(metrics.NewHistogramVec(&metrics.HistogramOpts{Name: name, Help: help, Buckets: buckets, StabilityLevel: metrics.ALPHA}, labels))
 }
+
+// BreakerState is what a circuit breaker lets through. The numbers are those of the metrics.
+type BreakerState int
+
+const (
+	Closed   BreakerState = 0 // everything
+	HalfOpen BreakerState = 1 // one, as a probe
+	Open     BreakerState = 2 // nothing
+)
