@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,9 +10,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 
 	"makeway.dev/makeway/plugin/internal/failpoints"
@@ -21,6 +21,7 @@ import (
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
+	"makeway.dev/makeway/plugin/queues"
 	"makeway.dev/makeway/plugin/streams"
 	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/verify"
@@ -355,7 +356,6 @@ func (e *engine) preemptInMemory(ctx context.Context, order *pendingOrder, victi
 
 // Bounds of clearing nominations of members in the API.
 const (
-	clearAtOnce  = 16
 	clearTimeout = 5 * time.Second
 	clearAgain   = 100 * time.Millisecond
 )
@@ -363,47 +363,29 @@ const (
 // clearNominations takes nominations of members back in the API: the scheduler keeps those of members that fit nowhere, and an
 // order that was not stored has no evictor. Each is cleared only while it is the one that was seen, and no order is behind it.
 func (e *engine) clearNominations(ctx context.Context, pods []*v1.Pod) {
-	var running sync.WaitGroup
-	slots := make(chan struct{}, clearAtOnce)
-	for _, pod := range pods {
-		slots <- struct{}{}
-		running.Go(func() {
-			defer func() { <-slots }()
-			defer goroutines.RecoverPanic(ctx, "clear", nil)
-			if err := e.clearNomination(ctx, pod); err != nil {
-				klog.FromContext(ctx).Error(err, "nomination_not_cleared", "pod", klog.KObj(pod), "pod_uid", pod.UID, "node", pod.Status.NominatedNodeName)
-			}
-		})
-	}
-	running.Wait()
+	e.handle.Parallelizer().Until(ctx, len(pods), func(i int) {
+		defer goroutines.RecoverPanic(ctx, "clear", nil)
+		if pod, err := pods[i], e.clearNomination(ctx, pods[i]); err != nil {
+			klog.FromContext(ctx).Error(err, "nomination_not_cleared", "pod", klog.KObj(pod), "pod_uid", pod.UID, "node", pod.Status.NominatedNodeName)
+		}
+	}, Name)
 }
 
 // clearNomination patches one member. A conflict says that it has changed: it is looked at again.
 func (e *engine) clearNomination(ctx context.Context, pod *v1.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, clearTimeout)
 	defer cancel()
-	for {
-		current := e.current(orders.RefOf(pod))
-		order := e.inflight.Known(pod.UID)
+	err := retry.RetryOnConflict(wait.Backoff{Duration: clearAgain, Steps: int(clearTimeout / clearAgain)}, func() error {
+		current, order := e.current(orders.RefOf(pod)), e.inflight.Known(pod.UID)
 		if current == nil || current.Status.NominatedNodeName != pod.Status.NominatedNodeName || (order != nil && !order.Phase.Reverts()) {
 			return nil
 		}
-		patch, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"uid": pod.UID, "resourceVersion": current.ResourceVersion},
-			"status":   map[string]any{"nominatedNodeName": nil},
-		})
-		if err != nil {
-			return fmt.Errorf("encode patch: %w", err)
-		}
-		_, err = e.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
-		switch {
-		case err == nil, apierrors.IsNotFound(err):
-			return nil
-		case !apierrors.IsConflict(err) || ctx.Err() != nil:
-			return err
-		}
-		goroutines.Sleep(ctx, clearAgain)
+		return queues.PatchStatus(ctx, e.handle.ClientSet(), current, nil, true)
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
 	}
+	return err
 }
 
 // mates are the members of a pod's group, where queues have limits: the gate holds all of them by holding one. O(pods of the namespace).

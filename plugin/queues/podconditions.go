@@ -270,7 +270,7 @@ func (s *scheduler) updateCondition(ctx context.Context, client kubernetes.Inter
 	if condition == nil && !clearNomination {
 		return
 	}
-	err := patchHeld(ctx, client, pod, condition, clearNomination)
+	err := PatchStatus(ctx, client, pod, condition, clearNomination)
 	switch {
 	case err == nil:
 		if clearNomination && s.mayClearNomination(uid) {
@@ -299,9 +299,9 @@ func (s *scheduler) mayClearNomination(uid types.UID) bool {
 	return !s.line.inFlight(uid) && !s.gate.Counts(uid)
 }
 
-// patchHeld writes a condition, where there is one, and ends a nomination, unless the pod has changed: by now it may
+// PatchStatus writes a condition of a pod, where there is one, and ends its nomination, unless the pod has changed: by now it may
 // have a node.
-func patchHeld(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, condition *v1.PodCondition, clearNomination bool) error {
+func PatchStatus(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, condition *v1.PodCondition, clearNomination bool) error {
 	ctx, cancel := context.WithTimeout(ctx, conditionTimeout)
 	defer cancel()
 	status := map[string]any{}
@@ -316,7 +316,7 @@ func patchHeld(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, co
 		"status":   status,
 	})
 	if err != nil {
-		return fmt.Errorf("encode the status of a held pod: %w", err)
+		return fmt.Errorf("encode the status of a pod: %w", err)
 	}
 	_, err = client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	return err

@@ -190,7 +190,7 @@ func TestAPodThatItsQueueHoldsNeverLooksLikeALackOfNodes(t *testing.T) {
 			t.Fatalf("%s: nothing to write", name)
 		}
 		client := clientsetfake.NewClientset(p)
-		if err := patchHeld(ctx, client, p, condition, false); err != nil {
+		if err := PatchStatus(ctx, client, p, condition, false); err != nil {
 			t.Fatal(err)
 		}
 
