@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/types"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 )
 
 // Delays remembers since when pods of delayed classes are unschedulable. Bounded: beyond maxRefused pods, their
@@ -77,15 +78,9 @@ func DelayOf(class *schedulingv1.PriorityClass) (time.Duration, error) {
 // keeps the first answer: later on the condition may name an earlier moment, since where its queue or scheduling gates held
 // the pod before, the condition keeps the time from then. O(conditions).
 func unschedulableSince(pod *v1.Pod, now time.Time) time.Time {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type != v1.PodScheduled {
-			continue
-		}
-		said := condition.LastTransitionTime
-		if condition.Status == v1.ConditionFalse && condition.Reason == v1.PodReasonUnschedulable && !said.IsZero() && said.Time.Before(now) {
-			return said.Time
-		}
-		break
+	_, said := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
+	if said == nil || said.Status != v1.ConditionFalse || said.Reason != v1.PodReasonUnschedulable || said.LastTransitionTime.IsZero() || !said.LastTransitionTime.Time.Before(now) {
+		return now
 	}
-	return now
+	return said.LastTransitionTime.Time
 }

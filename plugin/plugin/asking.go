@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"makeway.dev/makeway/plugin/ask"
@@ -288,11 +289,9 @@ func (w *inquirer[Reply]) follow(ctx context.Context, asked *ask.Asked[Reply]) {
 func notYet(pod *v1.Pod) *preemptResult {
 	const begins = "makeway: "
 	message := "the planner's answer is awaited"
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == v1.PodScheduled && condition.Status == v1.ConditionFalse {
-			if _, said, found := strings.Cut(condition.Message, begins); found {
-				message = said
-			}
+	if _, is := podutil.GetPodCondition(&pod.Status, v1.PodScheduled); is != nil && is.Status == v1.ConditionFalse {
+		if _, said, found := strings.Cut(is.Message, begins); found {
+			message = said
 		}
 	}
 	return &preemptResult{kind: endLate, message: message}

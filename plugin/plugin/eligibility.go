@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/memory"
@@ -20,14 +21,10 @@ func excluded(pod *v1.Pod) *preemptResult {
 	if pod.Spec.NodeName != "" {
 		return &preemptResult{kind: endPlaced, message: "the resize of a pod on its node has no plan"}
 	}
-	if neverPreempts(pod) {
+	if ptr.Deref(pod.Spec.PreemptionPolicy, "") == v1.PreemptNever {
 		return &preemptResult{kind: endNever, message: "not eligible due to preemptionPolicy=Never"}
 	}
 	return nil
-}
-
-func neverPreempts(pod *v1.Pod) bool {
-	return pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever
 }
 
 // remembers reports whether an earlier attempt may change a pod's next plan.

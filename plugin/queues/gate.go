@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/clock"
 
 	"makeway.dev/makeway/plugin/internal/telemetry"
@@ -166,7 +167,7 @@ func (g *Gate) PodChanged(pod *v1.Pod) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case ended(pod):
+	case podutil.IsPodTerminal(pod): // it uses nothing
 		g.drop(pod.UID)
 	case pod.Spec.NodeName != "":
 		g.removeWaiting(pod.UID)
@@ -239,7 +240,7 @@ func (g *Gate) ReserveQuota(ref wire.PodRef) {
 	counts := g.usage.members[uid] != nil
 	g.change(uid, func(m *member) {
 		m.held = true
-		if pod, err := g.pods.Pods(ref.Namespace).Get(ref.Name); !counts && err == nil && pod.UID == uid && !ended(pod) {
+		if pod, err := g.pods.Pods(ref.Namespace).Get(ref.Name); !counts && err == nil && pod.UID == uid && !podutil.IsPodTerminal(pod) {
 			m.demand, m.bound = demandOf(pod), pod.Spec.NodeName != ""
 		}
 	})
@@ -339,11 +340,6 @@ func (g *Gate) noteFreed(leaf *queue) {
 	}
 	g.waiting.noteFreed(leaf)
 	g.notify()
-}
-
-// ended reports whether a pod has ended and uses nothing.
-func ended(pod *v1.Pod) bool {
-	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
 // due takes the waiting pods that may be tried now, and returns when to ask again (zero: when something changes).

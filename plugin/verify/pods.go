@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -62,15 +63,8 @@ func mayDisplace(pod, victim *v1.Pod, node string) bool {
 
 // terminatingByPreemption reports whether a pod is being deleted because a scheduler preempted it.
 func terminatingByPreemption(pod *v1.Pod) bool {
-	if pod.DeletionTimestamp == nil {
-		return false
-	}
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == v1.DisruptionTarget {
-			return condition.Status == v1.ConditionTrue && condition.Reason == v1.PodReasonPreemptionByScheduler
-		}
-	}
-	return false
+	_, why := podutil.GetPodCondition(&pod.Status, v1.DisruptionTarget)
+	return pod.DeletionTimestamp != nil && why != nil && why.Status == v1.ConditionTrue && why.Reason == v1.PodReasonPreemptionByScheduler
 }
 
 // PreemptedUntil is until when pods on a node are expected to leave that may be victims of another and were preempted; zero where there is

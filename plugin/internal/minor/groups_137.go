@@ -18,6 +18,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/ptr"
 
 	"makeway.dev/makeway/plugin/internal/informing"
 )
@@ -88,11 +89,10 @@ func (c *groupCycle) Group() Group {
 // Source: resolvePreemptionPolicy in kube-scheduler's framework/preemption.
 func neverPreempts(group *schedulingv1beta1.PodGroup, waiting []*v1.Pod, counts bool) bool {
 	if counts {
-		policy := group.Spec.PreemptionPolicy
-		return policy != nil && *policy == schedulingv1beta1.PreemptNever
+		return ptr.Deref(group.Spec.PreemptionPolicy, "") == schedulingv1beta1.PreemptNever
 	}
 	return slices.ContainsFunc(waiting, func(pod *v1.Pod) bool {
-		return pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever
+		return ptr.Deref(pod.Spec.PreemptionPolicy, "") == v1.PreemptNever
 	})
 }
 
@@ -180,10 +180,7 @@ func (t *groupTrial) End() error { return t.snapshot.EndMutations() }
 
 // GroupName is the name of the pod group that a pod is a member of; empty where it is of none that is placed as one.
 func GroupName(pod *v1.Pod) string {
-	if pod.Spec.SchedulingGroup == nil || pod.Spec.SchedulingGroup.PodGroupName == nil {
-		return ""
-	}
-	return *pod.Spec.SchedulingGroup.PodGroupName
+	return ptr.Deref(ptr.Deref(pod.Spec.SchedulingGroup, v1.PodSchedulingGroup{}).PodGroupName, "")
 }
 
 // GangSize returns how many pods a gang has, and how many it needs for the scheduler to try it; 0 and 0 where that is not known, or
