@@ -6,7 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/wire"
@@ -123,6 +122,3 @@ func (p *Prefetch) Answers(q Question) bool {
 
 // Unneeded reports whether nothing was asked after all.
 func (p *Prefetch) Unneeded() bool { return p.Result == PrefetchUnneeded }
-
-// Clone implements StateData.
-func (p *Prefetch) Clone() fwk.StateData { return p }

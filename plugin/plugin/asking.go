@@ -18,7 +18,6 @@ import (
 
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/goroutines"
-	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/internal/telemetry"
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
@@ -62,16 +61,7 @@ func mayAsk(ctx context.Context, planTimeout time.Duration) bool {
 	return ctx.Err() == nil && time.Until(deadline) >= planTimeout
 }
 
-// query sends a question and waits for its answer, outside the scheduling cycle; prefetched says that it is asked while the filters run.
-func (pl *MakeWay) query(ctx context.Context, q ask.Question, prefetched bool) (*wire.PlanReply, error) {
-	exchange, err := pl.question(q, prefetched)
-	if err != nil {
-		return nil, err
-	}
-	return exchange(ctx)
-}
-
-// question returns what sends a question and waits for its answer.
+// question returns what sends a question and waits for its answer; prefetched says that it is asked while the filters run.
 func (pl *MakeWay) question(q ask.Question, prefetched bool) (ask.Exchange[wire.PlanReply], error) {
 	known, err := pl.engine.view(q.Pod.UID)
 	if err != nil {
@@ -95,33 +85,68 @@ func (e *engine) view(except types.UID) (known ask.View, err error) {
 	return known, nil
 }
 
-// prefetchKey is where a cycle's state keeps the question that was prefetched.
-const prefetchKey fwk.StateKey = "Prefetch" + Name
+// cycleKey is where the state of a scheduling cycle keeps a cycle.
+const cycleKey fwk.StateKey = "Cycle" + Name
+
+// cycle is what this plugin knows of a scheduling cycle.
+type cycle struct {
+	began    time.Time     // when its PreFilter plugins ran; zero where a plugin before this one has rejected the pod
+	prefetch *ask.Prefetch // nil where no plan was asked for ahead
+}
+
+// Clone implements StateData.
+func (c *cycle) Clone() fwk.StateData { return c }
+
+// cycleOf is what a cycle's state keeps; empty where it keeps nothing.
+func cycleOf(state fwk.CycleState) *cycle {
+	if state != nil {
+		if kept, err := state.Read(cycleKey); err == nil {
+			if c, ok := kept.(*cycle); ok {
+				return c
+			}
+		}
+	}
+	return &cycle{}
+}
+
+// taken is how long the cycle has taken so far; 0 where that is not known.
+func (c *cycle) taken() time.Duration {
+	if c.began.IsZero() {
+		return 0
+	}
+	return time.Since(c.began)
+}
 
 // startPrefetch asks for a pod's plan while the scheduler's filters look at the nodes, where pods like it have needed
-// one lately. It never waits. Nothing that a plan depends on besides those nodes changes within a scheduling cycle, other
+// one lately; nil where it does not. It never waits. Nothing that a plan depends on besides those nodes changes within a scheduling cycle, other
 // than what might as well while PostFilter waits.
-func (pl *MakeWay) startPrefetch(state fwk.CycleState, pod *v1.Pod) {
+func (pl *MakeWay) startPrefetch(pod *v1.Pod) *ask.Prefetch {
 	nodes, ok := pl.engine.planner.History.Nodes(pod)
 	if !ok || !pl.mayPrefetch(pod) {
-		return
+		return nil
 	}
 	current := pl.engine.current(orders.RefOf(pod))
 	if current == nil || current.Status.NominatedNodeName != "" {
-		return
+		return nil
 	}
 	all := pl.handle.SnapshotSharedLister().NodeInfos()
 	nodes = nodes.Without(sets.KeySet(pl.failedBefore(func() string { return verify.ClassOf(pod) })), all)
 	if nodes.Count == 0 {
-		return
+		return nil
 	}
 	q := ask.NewPrefetch(ask.Question{Pod: current, Mode: wire.ModeEnforce, Nodes: nodes, Candidates: pl.firstCandidates()}, uint64(pl.engine.memory.Retries.Now()))
-	state.Write(prefetchKey, q)
 	var ctx context.Context
 	ctx, q.Span = pl.engine.beginSpan(pl.engine.life, klog.KObj(pod), pod.UID)
 	goroutines.GoRecovered(ctx, "plan_ahead", func(ctx context.Context) {
-		q.Ask(func() (*wire.PlanReply, error) { return pl.query(ctx, q.Question, true) })
+		q.Ask(func() (*wire.PlanReply, error) {
+			exchange, err := pl.question(q.Question, true)
+			if err != nil {
+				return nil, err
+			}
+			return exchange(ctx)
+		})
 	})
+	return q
 }
 
 // mayPrefetch reports whether PostFilter would ask for a plan, as far as is known before the filters ran.
@@ -139,12 +164,9 @@ func (pl *MakeWay) mayPrefetch(pod *v1.Pod) bool {
 	return breaker == telemetry.Closed && !pl.engine.remembers(pod.UID)
 }
 
-// prefetchOf returns what was prefetched in a cycle, nil where nothing was.
-func prefetchOf(state fwk.CycleState) *ask.Prefetch { return dataOf[*ask.Prefetch](state, prefetchKey) }
-
 // finishPrefetch counts what has become of a cycle's prefetch, and ends the streak where there was no need for it.
 func (pl *MakeWay) finishPrefetch(state fwk.CycleState) {
-	q := prefetchOf(state)
+	q := cycleOf(state).prefetch
 	if q == nil {
 		return
 	}
@@ -314,36 +336,11 @@ func groupPlanOf(classes []*ask.Class, mode string) string {
 	return string(sum.Sum(nil)) + mode
 }
 
-// beganKey is where a cycle's state keeps when the cycle began.
-const beganKey fwk.StateKey = "Began" + Name
-
-// began is when a cycle's PreFilter plugins ran.
-type began time.Time
-
-// Clone implements StateData.
-func (b began) Clone() fwk.StateData { return b }
-
-// sinceBegan is how long a cycle has taken so far; 0 where a plugin before this one has rejected the pod.
-func sinceBegan(state fwk.CycleState) time.Duration {
-	if at := time.Time(dataOf[began](state, beganKey)); !at.IsZero() {
-		return time.Since(at)
-	}
-	return 0
-}
-
 // groupBegan is when the cycle of a pod group began. Cycles are run one after the other.
 type groupBegan struct {
 	group string
 	first types.UID // the member that came first: where it comes again, another cycle has begun
 	at    time.Time
-}
-
-// noteBegin notes that the cycle of a pod, or of its group, has begun.
-func (pl *MakeWay) noteBegin(state fwk.CycleState, pod *v1.Pod) {
-	if name := minor.GroupName(pod); name != "" {
-		pl.groupBegan.note(pod.Namespace+"/"+name, pod.UID)
-	}
-	state.Write(beganKey, began(time.Now()))
 }
 
 // note takes in that a member of a group has come to a cycle; groups are named by namespace and name.

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -151,8 +152,10 @@ func (pl *MakeWay) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.
 		return trial.PreFilter(pod)
 	}
 	pl.engine.leadership.Leads.Store(true)
-	pl.noteBegin(state, pod)
-	pl.startPrefetch(state, pod)
+	if name := minor.GroupName(pod); name != "" {
+		pl.groupBegan.note(pod.Namespace+"/"+name, pod.UID)
+	}
+	state.Write(cycleKey, &cycle{began: time.Now(), prefetch: pl.startPrefetch(pod)})
 	return nil, fwk.NewStatus(fwk.Skip)
 }
 
@@ -172,19 +175,6 @@ func (pl *MakeWay) Filter(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, no
 // SignPod lets the scheduler go on reusing results for like pods: without it batching ends for the whole profile.
 func (pl *MakeWay) SignPod(context.Context, *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	return nil, nil
-}
-
-// dataOf is what a cycle's state keeps under a key, the zero value where it keeps nothing.
-func dataOf[T fwk.StateData](state fwk.CycleState, key fwk.StateKey) (data T) {
-	if state == nil {
-		return data
-	}
-	kept, err := state.Read(key)
-	if err != nil {
-		return data
-	}
-	data, _ = kept.(T)
-	return data
 }
 
 // NominatedSortName is the name of NominatedSort in the registry and in configurations.

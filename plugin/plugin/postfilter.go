@@ -81,12 +81,12 @@ func (p *preemptor) preemptForPod(ctx context.Context, state fwk.CycleState, sta
 	planner := p.engine.planner
 	planner.History.Needed(pod, potential)
 	attempt := &attempt{
-		preemptor: p, state: state, pod: pod, nodes: nodes, keptOut: keptOut, prefetch: prefetchOf(state),
+		preemptor: p, state: state, pod: pod, nodes: nodes, keptOut: keptOut, prefetch: cycleOf(state).prefetch,
 		potential: potential, failed: p.failedBefore(func() string { return verify.ClassOf(pod) }), full: p.engine.verified.samples.Full(p.engine.clock.Now(), pod.UID),
 	}
 
 	// 5) Ask the planner for candidates, and run the scheduler's filters on them.
-	attempt.inquirer = waitFor(p.engine, planner.LatePods, planner.Pods, pod.UID, p.one(), planOf(pod, p.mode), sinceBegan(state), p.args.PlanTimeout.Duration)
+	attempt.inquirer = waitFor(p.engine, planner.LatePods, planner.Pods, pod.UID, p.one(), planOf(pod, p.mode), cycleOf(state).taken(), p.args.PlanTimeout.Duration)
 	ctx, attempt.span = p.attemptSpan(ctx, attempt.prefetch, pod)
 	attempt.inquirer.span = attempt.span
 	defer func() { endAttempt(attempt.span, result, attempt.inquirer.kept) }()

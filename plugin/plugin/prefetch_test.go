@@ -128,7 +128,7 @@ func TestNoPlanIsPrefetchedOnceAPodAlikeHasFitted(t *testing.T) {
 		t.Fatal(status)
 	}
 
-	if prefetchOf(w.begin(pod("next", "", high, large).Obj())) != nil {
+	if cycleOf(w.begin(pod("next", "", high, large).Obj())).prefetch != nil {
 		t.Error("a plan is prefetched")
 	}
 }
@@ -156,7 +156,7 @@ func TestNoPlanIsPrefetchedThatPostFilterWouldNotAskFor(t *testing.T) {
 				test.before(w, p)
 			}
 
-			if prefetchOf(w.begin(p)) != nil {
+			if cycleOf(w.begin(p)).prefetch != nil {
 				t.Error("a plan is prefetched")
 			}
 		})
