@@ -22,7 +22,7 @@ from makeway.bus.messages import (
     Text,
     Token,
 )
-from makeway.bus.plan import NodeSelection, PlanStatus, Profile, Refusal
+from makeway.bus.plan import NodeSelection, PlanAnswer, Profile, Refusal
 from makeway.core.policy.mode import Mode
 
 MOST_MEMBER_CLASSES: Final = 16
@@ -155,7 +155,7 @@ class GroupPlan(Message, frozen=True):
     price: GroupPrice | None = None
 
 
-class GroupPlanReply(Message, frozen=True):
+class GroupPlanReply(PlanAnswer, frozen=True):
     """The planner's answer about a group.
 
     `candidates` as status means that there is a `plan`; one without victims says that the modelled
@@ -163,13 +163,6 @@ class GroupPlanReply(Message, frozen=True):
     `offer` as of the reply about a pod.
     """
 
-    api_version: Text
-    request_id: Text
-    planner: Text
-    status: PlanStatus
-    snapshot_revision: Int64 = 0
-    policy_revision: str = ""
-    decision_id: str = ""
     plan: GroupPlan | None = None
     refusal: Refusal | None = None
     left_to_verification: tuple[str, ...] = ()

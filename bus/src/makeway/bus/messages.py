@@ -228,18 +228,13 @@ class NominationToClear(PodRef, frozen=True):
     node: str = ""
 
 
-class OrderedGroup(Message, frozen=True):
+class OrderedGroup(Preemptor, frozen=True):
     """The PodGroup that room is made for, as it was when the order was verified.
 
     `priority`: that of its members for kube-scheduler. `min_count`: its gang's; 0 where it is none.
     `must_place`: of the order's `members` at least so many must still wait for their nodes.
     """
 
-    namespace: Text
-    name: Text
-    uid: Token
-    priority: Priority
-    scheduler_name: Text
     must_place: MemberCount
     min_count: MemberCount = 0
 
@@ -317,7 +312,7 @@ class EvictionOrder(Message, frozen=True):
         return tuple(dict.fromkeys(one.order_id for one in self.awaited if one.order_id))
 
     @property
-    def room_for(self) -> Preemptor | OrderedGroup | None:
+    def room_for(self) -> Preemptor | None:
         """The pod or PodGroup that room is made for; None for a quota order."""
         return self.group if self.kind == "group" else self.preemptor
 

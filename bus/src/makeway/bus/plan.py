@@ -114,7 +114,19 @@ class Candidate(Message, frozen=True):
     max_victims: Int64 = 0
 
 
-class PlanReply(Message, frozen=True):
+class PlanAnswer(Message, frozen=True):
+    """What the planner's answers about pods and about groups have alike."""
+
+    api_version: Text
+    request_id: Text
+    planner: Text
+    status: PlanStatus
+    snapshot_revision: Int64 = 0
+    policy_revision: str = ""
+    decision_id: str = ""
+
+
+class PlanReply(PlanAnswer, frozen=True):
     """The planner's answer.
 
     `candidates` come best first, at most `max_candidates`. `unmodelled` are nodes on which the
@@ -125,13 +137,6 @@ class PlanReply(Message, frozen=True):
     commit may name, in mode enforce; see `makeway.bus.commit`.
     """
 
-    api_version: Text
-    request_id: Text
-    planner: Text
-    status: PlanStatus
-    snapshot_revision: Int64 = 0
-    policy_revision: str = ""
-    decision_id: str = ""
     candidates: tuple[Candidate, ...] = ()
     unmodelled: tuple[Candidate, ...] = ()
     unmodelled_total: Int64 = 0

@@ -40,7 +40,7 @@ def _begun(order: EvictionOrder, outcome: Outcome) -> str:
     return f" after {counted(gone, 'pod')} had been evicted" if gone and order.kind == "group" else ""
 
 
-def _words(preemptor: Preemptor | OrderedGroup, outcome: Outcome) -> str:
+def _words(preemptor: Preemptor, outcome: Outcome) -> str:
     """Return what the API server said of the first victim that it refused to delete, for the preemptor.
 
     Of a victim in another namespace only status and reason: the rest names it. See docs/visibility.md.
@@ -107,7 +107,7 @@ class Events:
             note = f"No room was made on {_nodes(order)}{_begun(order, outcome)}: {outcome.reason}{words}"
             self._about(order.room_for, "PreemptionFailed", note, "Warning")
 
-    def _about(self, one: Preemptor | OrderedGroup, reason: str, note: str, event_type: EventType) -> None:
+    def _about(self, one: Preemptor, reason: str, note: str, event_type: EventType) -> None:
         kind = POD_GROUP if isinstance(one, OrderedGroup) else POD
         about = Regarding(*kind, one.namespace, one.name, one.uid)
         self._recorder.record(about, event_type, reason, "MakeWay", note)
