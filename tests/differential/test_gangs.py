@@ -20,6 +20,7 @@ from differential.gang_draws import (
     SMALL,
     THEMES,
     UNITS,
+    WIDE,
     draw,
 )
 from differential.gang_exact import Exact, cheapest
@@ -80,6 +81,8 @@ def test_plans_for_gangs_cost_the_least(counts: Counts) -> None:
         # Eight units, and six.
         (1853, UNITS, MIDDLE),
         (3000381, UNITS, LARGE),
+        # Of three sets that keep racks closed the first and the last.
+        (1098, WIDE, MIDDLE),
     ],
 )
 def test_plans_that_cost_more_once_cost_the_least(seed: int, theme: str, band: str) -> None:

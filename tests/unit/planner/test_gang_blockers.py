@@ -111,6 +111,16 @@ def test_racks_are_opened_together_where_one_has_not_room_for_all() -> None:
     assert sum(nodes(found).values()) == 4
 
 
+def test_a_rack_stays_closed_that_costs_less_than_another_but_is_not_needed() -> None:
+    snapshot = racks(2, 2, 5)
+
+    found = plan_gang(snapshot, exclusive(snapshot, 6), NOW)
+
+    assert isinstance(found, GangPlan), found
+    assert len(found.victims) == 7
+    assert len({one.pod.node[:2] for one in found.victims}) == 2
+
+
 def test_small_members_go_where_each_node_of_the_rack_has_one_pod_that_keeps_it_closed() -> None:
     snapshot = racks(2)
 

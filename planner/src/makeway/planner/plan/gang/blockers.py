@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
+from itertools import combinations, islice
 from typing import Final
 
 import numpy as np
@@ -62,13 +63,16 @@ def with_blockers(
     most = model.snapshot.exemptions.policy.cross_node.most_victims
     best, found = draft, None
     begun: list[_Begun] = []
+    cheaper: list[tuple[Draft, ...]] = []
 
     def better(whole: Draft | None) -> bool:
         return whole is not None and (
             best is None or rank_of(model, whole, objective) < rank_of(model, best, objective)
         )
 
-    for turn, base in enumerate(_together(bases, most + model.must * model.removable.shape[0])):
+    singles = most + model.must * model.removable.shape[0]
+    for turn, sets in enumerate(_together(bases, singles, cheaper)):
+        base = _union(sets)
         work.spend(4 * CALLS + len(model.rooms) * model.nodes)
         if work.left <= 0:
             break
@@ -95,6 +99,7 @@ def with_blockers(
         del begun[MOST_SEARCHED:]
         if better(whole):
             best = found = whole
+            cheaper.append(sets)
         if found is not None and found is whole:
             yield
             if is_least(model, opening.each, price_of(model, found), objective):
@@ -383,16 +388,31 @@ def _of_members(model: Model, draft: Draft) -> Draft:
     )
 
 
-def _together(sets: list[Draft], most: int) -> Iterator[Draft]:
-    """Yield each set by itself, and then the cheapest two, three and so on together."""
-    yield from sets
-    union = Draft()
-    for turn, one in enumerate(sets):
-        union = Draft({}, union.singles | one.singles, union.units | one.units)
-        if len(union.singles) > most:
-            return
-        if turn:
-            yield union
+def _together(sets: list[Draft], most: int, cheaper: list[tuple[Draft, ...]]) -> Iterator[tuple[Draft, ...]]:
+    """Yield each set by itself, the cheapest two, three and so on, and of the best of these all but one.
+
+    `most`: pods by themselves. `cheaper`: of which plans came that cost less than all before; the caller adds
+    to it.
+    """
+    yield from zip(sets)
+    singles = set[Slot]()
+    for count, one in enumerate(sets, 1):
+        singles |= one.singles
+        if len(singles) > most:
+            break
+        if count > 1:
+            yield tuple(sets[:count])
+    while cheaper:
+        best = cheaper.pop()
+        cheaper.clear()
+        # Without the last they were tried before.
+        yield from islice(combinations(best, max(len(best) - 1, 2)), 1, None)
+
+
+def _union(sets: tuple[Draft, ...]) -> Draft:
+    """Return several sets as one."""
+    singles = set[Slot]().union(*(one.singles for one in sets))
+    return Draft({}, singles, set[int]().union(*(one.units for one in sets)))
 
 
 def _is_closed(rule: RoomRule) -> Flags:
