@@ -200,11 +200,11 @@ class Planner:
                     uid=u,
                     node=node if commit.group is not None else "",
                 )
-                for u, node in sorted(self.nominated.nodes.items())
+                for u, node in sorted(self.nominated.by_uid.items())
                 if node in nodes and (p := self.pods.get(u)) and priority(p) < mine
             ),
         )
-        shown = all(self.nominated.nodes.get(one.uid) == one.node for one in commit.placements)
+        shown = all(self.nominated.by_uid.get(one.uid) == one.node for one in commit.placements)
         waits_for = "" if shown else "the nomination"
         if busy := self.ledger.live_beside(uid, commit.order_id, now):
             waits_for = busy

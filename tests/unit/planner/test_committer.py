@@ -21,7 +21,7 @@ from makeway.bus.subjects import Subjects
 from makeway.core.k8s.objects import Metadata, Pod, PodCondition, PodSpec, PodStatus
 from makeway.planner.commit.committer import Committer
 from makeway.planner.commit.judge import Accepted, draft
-from makeway.planner.commit.versions import PodVersions
+from makeway.planner.commit.nominated import PodVersions
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.breakers import IN_A_ROW
 from makeway.planner.orders.ledger import Ledger

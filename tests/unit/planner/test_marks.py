@@ -5,12 +5,13 @@ from datetime import UTC, datetime
 from prometheus_client import CollectorRegistry
 
 from makeway.bus.errors import BusUnavailable
+from makeway.bus.messages import PodRef
 from makeway.bus.repairs import RepairProposal
 from makeway.core.k8s.disruption import lives_on_marked, preemption_message
 from makeway.core.k8s.objects import Metadata, Pod, PodCondition, PodSpec, PodStatus
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.ledger import Ledger
-from makeway.planner.service.orders.marks import AT_ONCE, PATIENCE_SECONDS, REPEAT_SECONDS, Mark, Marks
+from makeway.planner.service.orders.marks import AT_ONCE, PATIENCE_SECONDS, REPEAT_SECONDS, Marks
 from makeway.planner.service.orders.repair import RepairProposer
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -26,8 +27,8 @@ def make_pod(name: str, *conditions: PodCondition, phase: str = "Running", leavi
     return Pod(metadata=metadata, spec=PodSpec(), status=PodStatus(phase=phase, conditions=conditions))
 
 
-def mark(name: str) -> Mark:
-    return Mark("ns", name, f"{name}-uid")
+def mark(name: str) -> PodRef:
+    return PodRef(namespace="ns", name=name, uid=f"{name}-uid")
 
 
 class Clock:

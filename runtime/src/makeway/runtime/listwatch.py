@@ -26,7 +26,8 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 import msgspec
 import structlog
 
-from makeway.core.k8s.objects import Metadata, View
+from makeway.core.k8s.by_uid import MetadataObject
+from makeway.core.k8s.objects import View
 from makeway.core.k8s.resource_version import version_of
 from makeway.runtime import garbage
 from makeway.runtime.kube import ApiError, ApiUnavailable
@@ -34,14 +35,6 @@ from makeway.runtime.pages import DECODE_ERRORS, Page, PageMetadata, UnreadableO
 from makeway.runtime.paging import PAGE_BYTES, PAGE_OBJECTS, Paging
 
 _log = structlog.get_logger()
-
-
-class MetadataObject(Protocol):
-    """An object with metadata, which all Kubernetes objects are."""
-
-    @property
-    def metadata(self) -> Metadata:
-        """Name, UID and version."""
 
 
 T = TypeVar("T", bound=MetadataObject)

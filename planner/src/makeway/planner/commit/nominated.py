@@ -1,41 +1,39 @@
-"""Which pods are nominated to which nodes, as the planner's own watch shows them."""
+"""What commits are judged by that is no part of a pod's record: where it is nominated to, and its version.
+
+A record stays the same while nothing changes that a plan depends on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from makeway.core.k8s.by_uid import ByUid
+from makeway.core.k8s.disruption import is_disrupted
 from makeway.core.k8s.objects import Pod
 
 
-class NominatedPods:
-    """Follows the nominations of pods without a node; a handler of the pods' list-watch. O(1) a change.
-
-    `nodes`: by UID, where the pod is nominated to. `changed` is called with the UID of a pod
-    for which this has changed.
-    """
+class NominatedPods(ByUid[Pod, str]):
+    """To which nodes pods without a node are nominated. `tell` is called with each for which this changed."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, str] = {}
-        self.changed: Callable[[str], None] = lambda _: None
+        super().__init__()
+        self.tell: Callable[[str], None] = lambda _: None
 
-    def put(self, item: Pod) -> None:
-        """Note where a pod is nominated to."""
-        uid, node = item.metadata.uid, item.status.nominated_node_name or ""
-        if not node or item.spec.node_name:
-            self._forget(uid)
-        elif self.nodes.get(uid) != node:
-            self.nodes[uid] = node
-            self.changed(uid)
+    def keep(self, item: Pod) -> str | None:
+        """Return where a pod is nominated to."""
+        return None if item.spec.node_name else item.status.nominated_node_name or None
 
-    def drop(self, item: Pod) -> None:
-        """Forget a pod that is gone."""
-        self._forget(item.metadata.uid)
+    def changed(self, uid: str) -> None:
+        """Tell of it."""
+        self.tell(uid)
 
-    def retain(self, uids: set[str]) -> None:
-        """Forget pods that a complete list does not have."""
-        for uid in self.nodes.keys() - uids:
-            self._forget(uid)
 
-    def _forget(self, uid: str) -> None:
-        if self.nodes.pop(uid, None) is not None:
-            self.changed(uid)
+class PodVersions(ByUid[Pod, str]):
+    """The resourceVersions of pods that have a node.
+
+    Without those that are marked already: whose mark that is has to be read.
+    """
+
+    def keep(self, item: Pod) -> str | None:
+        """Return a pod's version."""
+        return item.metadata.resource_version if item.spec.node_name and not is_disrupted(item) else None

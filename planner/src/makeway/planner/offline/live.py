@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -12,44 +12,24 @@ from makeway.core.k8s.pod_groups import CompositePodGroup, PodGroup
 from makeway.core.policy.toleration_record import CONFIGMAP
 from makeway.planner.offline.configuring import POLICY_KEY, QUEUES_KEY, take, take_tolerations
 from makeway.planner.offline.world import World
-from makeway.planner.service.watch import (
-    BUDGETS,
-    CLAIMS,
-    DAEMON_SETS,
-    DEVICE_CLASSES,
-    NAMESPACES,
-    NODES,
-    PODS,
-    PRIORITY_CLASSES,
-    STORAGE_CLASSES,
-    VOLUMES,
-)
+from makeway.planner.service.watch import NEEDED, OPTIONAL
 from makeway.planner.snapshot.changes import PutTolerationRecord
 from makeway.runtime.kube import Api, ApiError
-from makeway.runtime.listwatch import ListWatch, MetadataObject, Resource
+from makeway.runtime.listwatch import ListWatch, Resource
 from makeway.runtime.pod_group_api import COMPOSITES, POD_GROUPS, pod_group_api
 from makeway.runtime.settings import ConfigSettings
-
-RESOURCES: tuple[Resource[Any], ...] = (NAMESPACES, NODES, PRIORITY_CLASSES, BUDGETS, CLAIMS, PODS)
-OPTIONAL: tuple[Resource[Any], ...] = (VOLUMES, STORAGE_CLASSES, DEVICE_CLASSES, DAEMON_SETS)
-"""What the caller need not be allowed to list."""
-
-T = TypeVar("T", bound=MetadataObject)
 
 _decode_configmap = msgspec.json.Decoder(ConfigMap).decode
 
 
-class _WorldHandler(Generic[T]):
+class _WorldHandler:
     """Puts the objects of a list into a world, and tells which could not be read."""
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self.put = world.put
 
-    def put(self, item: T) -> None:
-        """Take it."""
-        self._world.put(item)
-
-    def drop(self, item: T) -> None:
+    def drop(self, item: Any) -> None:
         """Not called: nothing is watched."""
 
     def retain(self, uids: set[str]) -> None:
@@ -66,38 +46,34 @@ class _WorldHandler(Generic[T]):
         self._world.warnings.append(f"one of the {resource} cannot be read and is left out")
 
 
-async def read_world(api: Api, settings: ConfigSettings, *, configuration: bool = True) -> World:
-    """List everything that a plan looks at.
-
-    `configuration`: also the ConfigMaps of policy and queues.
+async def read_world(api: Api, settings: ConfigSettings) -> World:
+    """List everything that a plan looks at, and read the ConfigMaps of policy and queues.
 
     Raises ApiError (403: the caller may not list something), ApiUnavailable.
     """
     world = World()
     served, *_ = await asyncio.gather(
         _groups(api, world),
-        *(_listed(api, resource, world) for resource in RESOURCES),
-        *(_listed_if_allowed(api, resource, world, "they rule no node out") for resource in OPTIONAL),
+        *(_listed(api, resource, world) for resource in NEEDED),
+        *(_listed(api, resource, world, "they rule no node out") for resource in OPTIONAL),
     )
     if not served:
         world.forget_groups()
-    await _tolerations(api, world, settings.namespace)
-    if configuration:
-        for key, name in ((POLICY_KEY, settings.policy_configmap), (QUEUES_KEY, settings.queues_configmap)):
-            await _configured(api, world, settings.namespace, name, key)
+    namespace = settings.namespace
+    await _tolerations(api, world, namespace)
+    for key, name in ((POLICY_KEY, settings.policy_configmap), (QUEUES_KEY, settings.queues_configmap)):
+        if name and (found := await _configmap(api, namespace, name)) is not None:
+            take(world, key, (found.data or {}).get(key), ("ConfigMap", namespace, name))
     return world
 
 
-async def _listed(api: Api, resource: Resource[Any], world: World) -> None:
-    into: _WorldHandler[Any] = _WorldHandler(world)
-    await ListWatch(api, resource, into, into).list_once()
-
-
-async def _listed_if_allowed(api: Api, resource: Resource[Any], world: World, so: str) -> None:
+async def _listed(api: Api, resource: Resource[Any], world: World, so: str = "") -> None:
+    """List objects. `so`: what follows where they may not be; empty where they have to be."""
+    into = _WorldHandler(world)
     try:
-        await _listed(api, resource, world)
+        await ListWatch(api, resource, into, into).list_once()
     except ApiError as error:
-        if error.status not in (403, 404):
+        if not so or error.status not in (403, 404):
             raise
         world.warnings.append(f"{resource.name} cannot be listed, so {so}: {error}")
 
@@ -107,42 +83,35 @@ async def _groups(api: Api, world: World) -> bool:
     served = await pod_group_api(api)
     if not served.version:
         return False
-    kinds: list[tuple[str, bool, type[PodGroup]]] = [(POD_GROUPS, False, PodGroup)]
-    if served.composites:
-        kinds.append((COMPOSITES, True, CompositePodGroup))
-    for name, composite, kind in kinds:
-        resource = Resource(name, served.path(composite=composite), kind)
-        try:
-            await _listed(api, resource, world)
-        except ApiError as error:
-            if error.status != 403:
-                raise
-            world.warnings.append(f"{name} cannot be listed, so pods of groups stay: {error}")
+    for name, kind in ((POD_GROUPS, PodGroup), (COMPOSITES, CompositePodGroup)):
+        composite = kind is CompositePodGroup
+        if served.composites or not composite:
+            resource = Resource(name, served.path(composite=composite), kind)
+            await _listed(api, resource, world, "pods of groups stay")
     return True
 
 
 async def _tolerations(api: Api, world: World, namespace: str) -> None:
     where = f"ConfigMap {namespace}/{CONFIGMAP}"
     try:
-        body = await api.request("GET", f"/api/v1/namespaces/{namespace}/configmaps/{CONFIGMAP}")
+        found = await _configmap(api, namespace, CONFIGMAP)
     except ApiError as error:
-        if error.status == 403:
-            world.snapshot.apply(PutTolerationRecord(None))
-            world.warnings.append(f"{where}: {error}, so pods whose PriorityClass is gone stay")
-        elif error.status != 404:
+        if error.status != 403:
             raise
+        world.snapshot.apply(PutTolerationRecord(None))
+        world.warnings.append(f"{where}: {error}, so pods whose PriorityClass is gone stay")
         return
-    take_tolerations(world, _decode_configmap(body).data, where)
+    if found is not None:
+        take_tolerations(world, found.data, where)
 
 
-async def _configured(api: Api, world: World, namespace: str, name: str, key: str) -> None:
-    if not name:
-        return
+async def _configmap(api: Api, namespace: str, name: str) -> ConfigMap | None:
+    """Read one; None where it is not there."""
     try:
-        body = await api.request("GET", f"/api/v1/namespaces/{namespace}/configmaps/{name}")
+        return _decode_configmap(
+            await api.request("GET", f"/api/v1/namespaces/{namespace}/configmaps/{name}")
+        )
     except ApiError as error:
-        if error.status == 404:
-            return
-        raise
-    data = _decode_configmap(body).data or {}
-    take(world, key, data.get(key), ("ConfigMap", namespace, name))
+        if error.status != 404:
+            raise
+        return None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
+from makeway.core.k8s.by_uid import ByUid
 from makeway.core.k8s.node_claims import ComingNode, NodeClaim, coming_node
 from makeway.core.k8s.objects import PriorityClass
 from makeway.core.k8s.quantity import QuantityError
@@ -22,32 +23,17 @@ MOST_COMING: Final = 1000
 """Nodes that are being made and are looked at; more than that promise nothing."""
 
 
-class ComingNodes:
-    """The nodes that are being made, by the UID of their claims; a handler of their list-watch."""
+class ComingNodes(ByUid[NodeClaim, ComingNode]):
+    """The nodes that are being made, by the UID of their claims."""
 
-    def __init__(self) -> None:
-        self.by_uid: dict[str, ComingNode] = {}
-
-    def put(self, item: NodeClaim) -> None:
-        """Take a claim; one whose node is there, or that cannot be read, promises nothing."""
+    def keep(self, item: NodeClaim) -> ComingNode | None:
+        """Return a claim's node; one that is there, or that cannot be read, promises nothing."""
+        if item.metadata.uid not in self.by_uid and len(self.by_uid) >= MOST_COMING:
+            return None
         try:
-            coming = coming_node(item)
+            return coming_node(item)
         except QuantityError:
-            coming = None
-        uid = item.metadata.uid
-        if coming is None:
-            self.by_uid.pop(uid, None)
-        elif uid in self.by_uid or len(self.by_uid) < MOST_COMING:
-            self.by_uid[uid] = coming
-
-    def drop(self, item: NodeClaim) -> None:
-        """Forget a claim that is gone."""
-        self.by_uid.pop(item.metadata.uid, None)
-
-    def retain(self, uids: set[str]) -> None:
-        """Forget claims that a complete list does not have."""
-        for uid in self.by_uid.keys() - uids:
-            del self.by_uid[uid]
+            return None
 
 
 def wait_for_promise(

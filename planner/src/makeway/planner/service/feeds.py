@@ -7,12 +7,8 @@ from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
-from makeway.core.k8s.objects import (
-    DeviceClass,
-    Namespace,
-    Pod,
-    PodDisruptionBudget,
-)
+from makeway.core.k8s.by_uid import ByUid, MetadataObject
+from makeway.core.k8s.objects import DeviceClass, Namespace, Pod, PodDisruptionBudget
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.resources import served_by
 from makeway.planner.metrics import PlannerMetrics
@@ -21,7 +17,7 @@ from makeway.planner.snapshot.objects import change_of, removal_of
 from makeway.planner.snapshot.records import PodRecords
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.connections import OtherClusterError
-from makeway.runtime.listwatch import Handler, MetadataObject
+from makeway.runtime.listwatch import Handler
 
 _log = structlog.get_logger()
 
@@ -140,34 +136,29 @@ class NamespaceFeed(Feed[Namespace]):
         super().put(item)
 
 
-class DeviceClassFeed:
+class DeviceClassFeed(ByUid[DeviceClass, frozenset[str]]):
     """Which extended resources device classes serve; not known before they have been listed."""
 
     def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__()
         self._snapshot = snapshot
-        self._served: dict[str, frozenset[str]] = {}  # by UID
         self._known = False
         snapshot.apply(PutDevices(None))
 
-    def put(self, item: DeviceClass) -> None:
-        """Take a class."""
-        self._served[item.metadata.uid] = served_by(item)
-        self._tell()
+    def keep(self, item: DeviceClass) -> frozenset[str]:
+        """Return what a class serves."""
+        return served_by(item)
 
-    def drop(self, item: DeviceClass) -> None:
-        """Forget a class."""
-        self._served.pop(item.metadata.uid, None)
-        self._tell()
+    def changed(self, uid: str) -> None:
+        """Tell the snapshot what all of them serve."""
+        if self._known:
+            self._snapshot.apply(PutDevices(frozenset().union(*self.by_uid.values())))
 
     def retain(self, uids: set[str]) -> None:
         """Forget classes that a complete list does not have."""
-        self._served = {uid: served for uid, served in self._served.items() if uid in uids}
+        super().retain(uids)
         self._known = True
-        self._tell()
-
-    def _tell(self) -> None:
-        if self._known:
-            self._snapshot.apply(PutDevices(frozenset().union(*self._served.values())))
+        self.changed("")
 
 
 def known_feed(

@@ -20,8 +20,7 @@ from makeway.bus.messages import API_VERSION
 from makeway.bus.orders import OrderWriter
 from makeway.core.policy.mode import Mode, more_restrictive
 from makeway.planner.commit.committer import Committer
-from makeway.planner.commit.nominated import NominatedPods
-from makeway.planner.commit.versions import PodVersions
+from makeway.planner.commit.nominated import NominatedPods, PodVersions
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe.loop import ObserveLoop
 from makeway.planner.observe.past import ShortPast
@@ -276,7 +275,7 @@ class Parts:
             judge=CommitJudge(
                 snapshot,
                 ledger,
-                seen.nominated.nodes,
+                seen.nominated.by_uid,
                 context.mode,
                 policy=lambda: configuration.in_force,
                 brake=lambda: configuration.brake.current,
@@ -286,7 +285,7 @@ class Parts:
             writer=OrderWriter(bus),
             metrics=metrics,
         )
-        seen.nominated.changed = self.committer.changed
+        seen.nominated.tell = self.committer.changed
         seen.in_flight.lost = self.committer.restore
         self.repairing = RepairProposer(
             cluster_uid,

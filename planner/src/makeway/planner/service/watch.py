@@ -52,6 +52,10 @@ STORAGE_CLASSES = Resource("storageclasses", "/apis/storage.k8s.io/v1/storagecla
 DAEMON_SETS = Resource("daemonsets", "/apis/apps/v1/daemonsets", DaemonSet)
 DEVICE_CLASSES = Resource("deviceclasses", "/apis/resource.k8s.io/v1/deviceclasses", DeviceClass)
 
+NEEDED: tuple[Resource[Any], ...] = (NAMESPACES, NODES, PRIORITY_CLASSES, BUDGETS, CLAIMS, PODS)
+OPTIONAL: tuple[Resource[Any], ...] = (VOLUMES, STORAGE_CLASSES, DEVICE_CLASSES, DAEMON_SETS)
+"""What may be missing, as with older rights."""
+
 REFUSED_PAUSE_SECONDS = 600.0
 """How long at the most to wait before an optional resource that may not be read is asked for again."""
 

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from makeway.bus.messages import PodRef
+from makeway.core.k8s.by_uid import ByUid
 from makeway.core.k8s.disruption import lives_on_marked
 from makeway.core.k8s.objects import Pod
 
@@ -25,64 +27,48 @@ AT_ONCE = 50
 """Proposals in one round; those that wait longest come first."""
 
 
-@dataclass(frozen=True)
-class Mark:
-    """A pod, this incarnation of it."""
-
-    namespace: str
-    name: str
-    uid: str
-
-
 @dataclass
 class _Seen:
-    mark: Mark
+    pod: PodRef
     since: float
     """When it was first seen without a live order, on the monotonic clock."""
     proposed_at: float | None = None
 
 
-class Marks:
-    """Follows the marks of all pods; a handler of the pods' list-watch. O(marks) a round."""
+class Marks(ByUid[Pod, _Seen]):
+    """Follows the marks of all pods. O(marks) a round."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
         self._monotonic = monotonic
-        self._seen: dict[str, _Seen] = {}
 
     def __len__(self) -> int:
         """How many pods carry a mark."""
-        return len(self._seen)
+        return len(self.by_uid)
 
-    def put(self, item: Pod) -> None:
-        """Note whether the pod is marked."""
-        metadata = item.metadata
+    def keep(self, item: Pod) -> _Seen | None:
+        """Note since when a pod that lives on is marked."""
         if not lives_on_marked(item):
-            self._seen.pop(metadata.uid, None)
-        elif metadata.uid not in self._seen:
-            mark = Mark(metadata.namespace, metadata.name, metadata.uid)
-            self._seen[metadata.uid] = _Seen(mark, self._monotonic())
+            return None
+        meta = item.metadata
+        ref = PodRef(namespace=meta.namespace, name=meta.name, uid=meta.uid)
+        return self.by_uid.get(meta.uid) or _Seen(ref, self._monotonic())
 
-    def drop(self, item: Pod) -> None:
-        """Forget a pod that is gone."""
-        self._seen.pop(item.metadata.uid, None)
+    def due(self, live: Collection[str]) -> list[PodRef]:
+        """Return the pods to propose now.
 
-    def retain(self, uids: set[str]) -> None:
-        """Forget pods that a complete list does not have."""
-        for uid in self._seen.keys() - uids:
-            del self._seen[uid]
-
-    def due(self, live: Collection[str]) -> list[Mark]:
-        """Return the marks to propose now. `live`: UIDs that live orders name; their patience begins anew."""
+        `live`: UIDs that live orders name; their patience begins anew.
+        """
         now = self._monotonic()
         waiting = []
-        for uid, seen in self._seen.items():
+        for uid, seen in self.by_uid.items():
             if uid in live:
                 seen.since, seen.proposed_at = now, None
             elif now - seen.since >= PATIENCE_SECONDS and (
                 seen.proposed_at is None or now - seen.proposed_at >= REPEAT_SECONDS
             ):
                 waiting.append(seen)
-        waiting.sort(key=lambda seen: (seen.since, seen.mark.uid))
+        waiting.sort(key=lambda seen: (seen.since, seen.pod.uid))
         for seen in waiting[:AT_ONCE]:
             seen.proposed_at = now
-        return [seen.mark for seen in waiting[:AT_ONCE]]
+        return [seen.pod for seen in waiting[:AT_ONCE]]

@@ -19,7 +19,7 @@ from makeway.bus.messages import API_VERSION
 from makeway.bus.repairs import RepairProposal
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.ledger import Ledger
-from makeway.planner.service.orders.marks import Mark, Marks
+from makeway.planner.service.orders.marks import Marks
 from makeway.runtime.failpoints import failpoint
 
 ROUND_SECONDS = 1.0
@@ -56,21 +56,19 @@ class RepairProposer:
 
     async def propose_once(self, now: datetime) -> None:
         """Propose what is due; what the bus does not take is proposed again later."""
-        for mark in self.marks.due(self.ledger.in_flight(now)):
+        for pod in self.marks.due(self.ledger.in_flight(now)):
+            proposal = RepairProposal(
+                api_version=API_VERSION,
+                cluster_uid=self.cluster_uid,
+                namespace=pod.namespace,
+                name=pod.name,
+                uid=pod.uid,
+            )
             await failpoint("planner.before-proposal")
             try:
-                await self.bus.propose(self._proposal(mark))
+                await self.bus.propose(proposal)
             except BusError as error:
-                _log.warning("repair_not_proposed", victim_uid=mark.uid, error=str(error))
+                _log.warning("repair_not_proposed", victim_uid=pod.uid, error=str(error))
                 return
             self.metrics.proposals.inc()
-            _log.info("repair_proposed", victim=f"{mark.namespace}/{mark.name}", victim_uid=mark.uid)
-
-    def _proposal(self, mark: Mark) -> RepairProposal:
-        return RepairProposal(
-            api_version=API_VERSION,
-            cluster_uid=self.cluster_uid,
-            namespace=mark.namespace,
-            name=mark.name,
-            uid=mark.uid,
-        )
+            _log.info("repair_proposed", victim=f"{pod.namespace}/{pod.name}", victim_uid=pod.uid)
