@@ -36,7 +36,7 @@ from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.planner.commit.committer import Committer
 from makeway.planner.commit.judge import Accepted
 from makeway.planner.orders.ledger import Ledger
-from makeway.planner.service.orders.repair import RepairProposer
+from makeway.planner.service.orders.marks import RepairProposer
 from protocol.run import simulate
 from protocol.scheduler import Scheduler
 from protocol.streams import Nats

@@ -26,8 +26,7 @@ from makeway.planner.orders.not_now import Asker
 from makeway.planner.orders.pledges import LASTS, Pledge
 from makeway.planner.service.configuration.control import Control
 from makeway.planner.service.orders.follower import OrderFollower
-from makeway.planner.service.orders.marks import Marks
-from makeway.planner.service.orders.repair import ROUND_SECONDS, RepairProposer
+from makeway.planner.service.orders.marks import ROUND_SECONDS, Marks, RepairProposer
 from protocol.cluster import CLUSTER, NAMESPACE, Cluster
 from protocol.leading import Leading
 from protocol.loop import Process

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from makeway.nominator.losses import LATELY, LostNominations
+from makeway.nominator.attempts import LATELY, LostNominations
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

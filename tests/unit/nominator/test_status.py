@@ -11,7 +11,7 @@ from makeway.bus.control import ControlState
 from makeway.cli.mode.components import confirmation
 from makeway.core.policy.brake import Brake
 from makeway.nominator.metrics import NominatorMetrics
-from makeway.nominator.status import nominator_status
+from makeway.nominator.process import nominator_status
 from makeway.nominator.streams import ControlFollower
 
 CLUSTER = "c"

@@ -11,8 +11,13 @@ from makeway.core.k8s.disruption import lives_on_marked, preemption_message
 from makeway.core.k8s.objects import Metadata, Pod, PodCondition, PodSpec, PodStatus
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.ledger import Ledger
-from makeway.planner.service.orders.marks import AT_ONCE, PATIENCE_SECONDS, REPEAT_SECONDS, Marks
-from makeway.planner.service.orders.repair import RepairProposer
+from makeway.planner.service.orders.marks import (
+    AT_ONCE,
+    PATIENCE_SECONDS,
+    REPEAT_SECONDS,
+    Marks,
+    RepairProposer,
+)
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 OURS = PodCondition(

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from makeway.core.k8s.pod_groups import GroupKey
 from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.service.where_served import pod_group_watch
+from makeway.planner.service.watch import pod_group_watch
 from makeway.planner.snapshot.changes import PutPod
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.kube import ApiError

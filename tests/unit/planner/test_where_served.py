@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry
 from makeway.core.k8s.node_claims import GROUP, VERSION
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.promised import ComingNodes
-from makeway.planner.service import where_served
-from makeway.planner.service.where_served import node_claim_watch
+from makeway.planner.service import watch as where_served
+from makeway.planner.service.watch import node_claim_watch
 from makeway.runtime.kube import ApiUnavailable
 from makeway.runtime.listwatch import ListWatchTimings
 from unit.planner.test_pod_group_watch import Served

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from datetime import UTC, datetime
 from functools import partial
 from typing import Literal
 
@@ -12,9 +13,10 @@ from prometheus_client import REGISTRY
 from makeway.bus.codec import source
 from makeway.bus.component_status import ComponentStatus
 from makeway.bus.errors import BusError
-from makeway.bus.messages import Fence
+from makeway.bus.messages import API_VERSION, Fence
 from makeway.core.k8s.event import EventType, Regarding
 from makeway.core.k8s.objects import Pod, PriorityClass
+from makeway.core.policy.brake import Brake
 from makeway.core.policy.external import ANNOTATION, EXTERNAL
 from makeway.core.policy.mode import Mode
 from makeway.nominator.cluster import NominatorApi
@@ -24,7 +26,6 @@ from makeway.nominator.parts import NominatorParts
 from makeway.nominator.pending import PendingPods, PriorityClasses
 from makeway.nominator.service import Nominator
 from makeway.nominator.shadow import ShadowScheduler
-from makeway.nominator.status import nominator_status
 from makeway.nominator.streams import ControlFollower, OutcomeFollower
 from makeway.runtime import garbage
 from makeway.runtime.brake import BrakeMetrics, BrakeReader
@@ -32,7 +33,7 @@ from makeway.runtime.connections import OtherClusterError, connected
 from makeway.runtime.events import EventRecorder
 from makeway.runtime.lease import Leadership, LeaseSettings, StepDown
 from makeway.runtime.listwatch import ListWatch, Resource
-from makeway.runtime.process import run_until_signalled
+from makeway.runtime.process import run_until_signalled, version
 from makeway.runtime.settings import ServiceSettings
 
 Verify = Literal["none", "shadow"]
@@ -178,3 +179,38 @@ def _class_refused(item: PriorityClass) -> tuple[Regarding, EventType, str, str,
         "preempt for these pods as well; make the class anew with Never, or remove the annotation"
     )
     return about, "Warning", "ExternalPreemptionRefused", "Preemption", note
+
+
+def nominator_status(
+    identity: str,
+    cluster_uid: str,
+    control: ControlFollower,
+    *,
+    leading: bool,
+    trouble: str,
+    brake: Brake,
+    signatures: str,
+) -> ComponentStatus:
+    """Return how one nominator is.
+
+    `trouble`: what keeps it from its work. `signatures`: how they are.
+    """
+    state = control.state
+    return ComponentStatus(
+        api_version=API_VERSION,
+        component="nominator",
+        identity=identity,
+        version=version(),
+        at=datetime.now(UTC),
+        mode=control.mode(""),
+        own_mode=control.own_mode,
+        cluster_uid=cluster_uid,
+        namespace_modes=control.modes(),
+        revision=state.revision if state else 0,
+        policy_revision=state.policy_revision if state else "",
+        queues_revision=state.queues_revision if state else "",
+        leading=leading,
+        brake=brake.scope(),
+        trouble=trouble,
+        signatures=signatures,
+    )

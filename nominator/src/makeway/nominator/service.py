@@ -23,11 +23,10 @@ from makeway.bus.ids import order_id
 from makeway.bus.messages import Outcome
 from makeway.bus.plan import Candidate, PlanReply
 from makeway.nominator import decide
-from makeway.nominator.attempts import LONGEST_PAUSE, Attempts, AttemptsByPod
+from makeway.nominator.attempts import LONGEST_PAUSE, Attempts, AttemptsByPod, LostNominations
 from makeway.nominator.cluster import StoredPod
 from makeway.nominator.commits import Commits
 from makeway.nominator.in_flight import OrderInFlight, OrdersInFlight
-from makeway.nominator.losses import LostNominations
 from makeway.nominator.nominations import NODE_AGAIN, Nominations
 from makeway.nominator.parts import NominatorParts
 from makeway.nominator.pending import PendingPod

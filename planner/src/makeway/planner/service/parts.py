@@ -41,9 +41,8 @@ from makeway.planner.service.configuration.warnings import Warnings
 from makeway.planner.service.handler import Planner
 from makeway.planner.service.orders.commit_judge import CommitJudge
 from makeway.planner.service.orders.follower import OrderFollower
-from makeway.planner.service.orders.marks import Marks
+from makeway.planner.service.orders.marks import Marks, RepairProposer
 from makeway.planner.service.orders.quota_fence import PlannerFence
-from makeway.planner.service.orders.repair import RepairProposer
 from makeway.planner.service.pending_updates import apply_forever
 from makeway.planner.service.queue_query import answer_queue_query, follow_queues
 from makeway.planner.service.searches import group_search, pod_search

@@ -6,18 +6,21 @@ Changed only by the snapshot that owns it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
 
 from makeway.core.k8s.importance import Importance
 from makeway.planner.snapshot.columns import MOST, Columns, Flags, Ints, PodCell, extended
-from makeway.planner.snapshot.node_resources import NodeResources
 from makeway.planner.snapshot.records import NodeRecord, PodRecord
 from makeway.planner.snapshot.topology import Topology
 
 _NO_PODS: Mapping[str, PodRecord] = MappingProxyType({})
+
+
+_NOTHING: Mapping[str, int] = {}
 
 
 class NodeTable:
@@ -214,3 +217,40 @@ class PodsWithoutNode:
         for pod in pods:
             self.claiming.pop(pod.uid, None)
         return pods
+
+
+class NodeResources:
+    """What each node can hold, by row. Changed only by the snapshot that owns it."""
+
+    def __init__(self) -> None:
+        self._amounts: dict[int, Mapping[str, int]] = {}
+        self._nodes: Counter[str] = Counter()
+
+    def __contains__(self, name: str) -> bool:
+        """Report whether some node has some of a resource."""
+        return self._nodes[name] > 0
+
+    def put(self, row: int, amounts: Mapping[str, int]) -> bool:
+        """Put down what a node has; return whether it is new. O(resources) where it is."""
+        before = self._amounts.get(row)
+        if before == amounts:
+            return False
+        self._count(before or _NOTHING, -1)
+        self._count(amounts, 1)
+        self._amounts[row] = amounts
+        return True
+
+    def drop(self, row: int) -> None:
+        """Forget a node."""
+        self._count(self._amounts.pop(row, _NOTHING), -1)
+
+    def of(self, name: str) -> Iterator[tuple[int, int]]:
+        """Return row and amount of each node that has some of a resource. O(nodes)."""
+        return ((row, amounts[name]) for row, amounts in self._amounts.items() if amounts.get(name))
+
+    def _count(self, amounts: Mapping[str, int], more: int) -> None:
+        for name, amount in amounts.items():
+            if amount > 0:
+                self._nodes[name] += more
+                if not self._nodes[name]:
+                    del self._nodes[name]

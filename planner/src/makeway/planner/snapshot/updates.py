@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Collection, Set
 from typing import Final
 
+from makeway.core.k8s.queue_labels import QUEUE_LABELS
 from makeway.planner.snapshot.node_table import NodeTable
 from makeway.planner.snapshot.pending_updates import PendingUpdates
 from makeway.planner.snapshot.pod_table import PodTable
-from makeway.planner.snapshot.signatures.label_keys import LabelKeysInUse
 
 MOST_ASKED_RESOURCES: Final = 32
 """Resources that have a layer because a preemptor asked for them, which takes 8 bytes a slot: 50 MiB in all
@@ -16,6 +17,20 @@ with 200,000 slots. Of others the scheduler's filters judge."""
 
 _GROUPS_AT_ONCE: Final = 500
 """Groups that are worked out anew without a pause: some 10 µs each."""
+
+
+FROM_THE_START: Final = (
+    *QUEUE_LABELS,
+    "app",
+    "app.kubernetes.io/component",
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/name",
+    "k8s-app",
+)
+"""Keys that nearly every selector uses, with values that many pods share: no first plan waits for them."""
+
+MOST: Final = 64
+"""Keys besides those from the start; the one that was not asked for longest is given up first."""
 
 
 class PodUpdates:
@@ -153,3 +168,38 @@ class PodUpdates:
                 self._sign_again()
 
         self.upkeep.add("pods are being grouped by more labels", self._pods.by_uid, self._pods.sign, done)
+
+
+class LabelKeysInUse:
+    """Keys that signatures tell apart, and of which of them all pods have been entered (`ready`)."""
+
+    def __init__(self) -> None:
+        self.keys: frozenset[str] = frozenset(FROM_THE_START)
+        self.ready: frozenset[str] = self.keys
+        self._entering: frozenset[str] = frozenset()
+        self._used: OrderedDict[str, None] = OrderedDict()
+
+    def add(self, keys: frozenset[str]) -> bool:
+        """Note that keys are asked for; report whether signatures have to tell apart others than before."""
+        more = sorted(keys.difference(FROM_THE_START))
+        new = [key for key in more if key not in self._used]
+        for key in more:
+            self._used[key] = None
+            self._used.move_to_end(key)
+        if not new:
+            return False
+        while len(self._used) > MOST:
+            self._used.popitem(last=False)
+        self.keys = frozenset((*FROM_THE_START, *self._used))
+        self.ready &= self.keys
+        self._entering &= self.keys
+        return True
+
+    def begin(self) -> None:
+        """Note that all pods are being entered by the keys of now."""
+        self._entering = self.keys
+
+    def end(self) -> bool:
+        """Note that all have been; return whether others are asked for since."""
+        self.ready |= self._entering
+        return self.ready != self.keys

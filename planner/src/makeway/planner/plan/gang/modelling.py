@@ -2,12 +2,15 @@
 
 What members ask besides resources becomes a rule here: layers of single pods' constraints, and the maxima of
 their queues.
+
+Which room a group has in its queues: as for single pods (`constraints.queues`), but for all members and all
+victims of a plan together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import islice
 from typing import Final
 
@@ -15,21 +18,17 @@ import numpy as np
 
 from makeway.bus.messages import ClosingRule
 from makeway.core.k8s.pod_groups import GroupKey
+from makeway.core.queues.queue_exempt import is_queue_exempt
+from makeway.core.queues.tree import Queue
 from makeway.planner.plan.batch import overlay
 from makeway.planner.plan.constraints.budgets import debits_before
 from makeway.planner.plan.constraints.counting import layers_of_each
-from makeway.planner.plan.constraints.layers import (
-    ANTI_AFFINITY,
-    OTHERS_ANTI_AFFINITY,
-    Layer,
-    Layers,
-)
+from makeway.planner.plan.constraints.layers import ANTI_AFFINITY, OTHERS_ANTI_AFFINITY, Layer, Layers
 from makeway.planner.plan.constraints.queues import margins_of, numbers_of
 from makeway.planner.plan.constraints.tally import BoundedTallies, Weights
 from makeway.planner.plan.gang.model import AffinityRule, Model, NodePods, RoomRule, SpreadRule
 from makeway.planner.plan.gang.parts import Part, joined, part_of
 from makeway.planner.plan.gang.question import GangQuestion
-from makeway.planner.plan.gang.queues import GangMaximum, maxima_of
 from makeway.planner.plan.groups import PlanGroups
 from makeway.planner.plan.lost_work import LostWorkOf
 from makeway.planner.plan.who_preempts import who_preempts
@@ -47,6 +46,10 @@ _CLOSING: Final[dict[str, ClosingRule]] = {
 
 MOST_VICTIMS: Final = 3000
 """Pods that may go for one group: an order with so many is near the 1 MiB that NATS carries."""
+
+
+_Uses = tuple[Ints, Ints]
+"""What the pods on the nodes count, int64[D, N], and what members do, int64[C]."""
 
 
 def modelling(
@@ -175,10 +178,6 @@ def _chunks(rows: Ints, touched: Flags) -> Iterator[Ints]:
         yield others[first : first + NODES_A_CHUNK]
 
 
-_Uses = tuple[Ints, Ints]
-"""What the pods on the nodes count, int64[D, N], and what members do, int64[C]."""
-
-
 def _rules(
     cls: int, layers: Layers, part: Part, uses: Sequence[_Uses], *, snapshot: Snapshot
 ) -> tuple[list[RoomRule], list[SpreadRule], list[AffinityRule], Flags]:
@@ -296,3 +295,71 @@ def _queue_rules(maxima: Sequence[GangMaximum], gang: GangQuestion, part: Part) 
                 leaving = [(pod, 0, pod.requests.get(maximum.resource, 0)) for pod in maximum.leaving]
                 rule = RoomRule(cls, reason, everywhere, room, most, use, taken, int(take[cls]), alone=False)
                 yield replace(rule, leaving=leaving)
+
+
+@dataclass(frozen=True, slots=True)
+class GangMaximum:
+    """What is left of a queue's maximum; `most`: what would be, were none of the pods there that hold it.
+
+    `classes`: for each class of members, it is in the queue. `leaving`: its pods that leave anyway, which
+    `room` does not count.
+    """
+
+    queue: Queue
+    resource: str
+    room: int
+    most: int
+    classes: tuple[bool, ...]
+    leaving: tuple[PodRecord, ...]
+
+
+def maxima_of(
+    snapshot: Snapshot, gang: GangQuestion, assumed: Sequence[PodRecord]
+) -> tuple[GangMaximum, ...]:
+    """Return the maxima that the group could go over now. O(maxima of its queues · pods in flight).
+
+    Nominated pods count as there, whatever their priority: the queue gate keeps the places of those that live
+    orders make room for, and looks at the members of a group one by one.
+    """
+    queues = snapshot.queues
+    tree = queues.tree
+    if tree is None or queues.held is None:
+        return ()
+    pods = [one.question.preemptor for one in gang.classes]
+    first = gang.classes[0].question
+    nominated = [snapshot.pods.get(one.uid) for one in gang.classes[0].question.nominations]
+    coming_pods = {one.uid: one for one in (*assumed, *nominated) if one is not None and not one.node}
+    ordered = (snapshot.pods.get(uid) for uid in first.in_flight)
+    awaited = [pod for pod in ordered if pod is not None and pod.node and not pod.terminating]
+    awaited += first.terminating.pods()
+    exempt = snapshot.exemptions.queue_exempt_namespaces
+    held_back = [not is_queue_exempt(pod.namespace, pod.priority, exempt) for pod in pods]
+    own = [queues.queue_of(pod) for pod in pods]
+    lines: dict[int, Queue] = {}
+    for queue, held in zip(own, held_back, strict=True):
+        if queue is not None and held:
+            lines.update((one.number, one) for one in tree.line(queue.number))
+    found = []
+    for queue in lines.values():
+        classes = tuple(
+            held and mine is not None and queue.number <= mine.number < queue.below
+            for mine, held in zip(own, held_back, strict=True)
+        )
+        holds = queues.held.of(queue.number)
+        leaving = tuple(one for one in awaited if queue.number <= queues.number_of(one) < queue.below)
+        for name, most in sorted(queue.maximum.items()):
+            coming = sum(
+                pod.requests.get(name, 0)
+                for pod in coming_pods.values()
+                if queue.number <= queues.number_of(pod) < queue.below
+            )
+            going = sum(pod.requests.get(name, 0) for pod in leaving)
+            room = most - holds.get(name, 0) - coming + going
+            asked = sum(
+                one.count * one.question.preemptor.requests.get(name, 0)
+                for one, inside in zip(gang.classes, classes, strict=True)
+                if inside
+            )
+            if asked and room - going < asked:
+                found.append(GangMaximum(queue, name, max(room, -MOST), most - coming, classes, leaving))
+    return tuple(found)

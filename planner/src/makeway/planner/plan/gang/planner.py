@@ -3,11 +3,13 @@
 First the least priority of victims at which the group fits, and then the cheapest steps at it (`fill`); a
 bounded search makes it better (`search`). Of topology constraints each domain is priced so, and the cheapest
 taken. What is returned has been placed member by member under every rule that has a column.
+
+Where there is no plan: for how many members there is room, and what is missing for others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -16,6 +18,7 @@ import numpy as np
 
 from makeway.core.k8s.importance import microseconds
 from makeway.core.policy.document import GroupTerm
+from makeway.core.text import counted
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
 from makeway.planner.plan.eligibility import eligible, potential_nodes
@@ -24,11 +27,10 @@ from makeway.planner.plan.gang.domains import MOST_DOMAINS, cannot_beat, in_orde
 from makeway.planner.plan.gang.draft import Draft, price_of
 from makeway.planner.plan.gang.fill import extra
 from makeway.planner.plan.gang.kinds import kinds_of
-from makeway.planner.plan.gang.levels import most_alone
+from makeway.planner.plan.gang.levels import bound_of, most_alone
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.modelling import modelling
 from makeway.planner.plan.gang.question import GangQuestion
-from makeway.planner.plan.gang.refusing import refused
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.gang.search import rank_of
 from makeway.planner.plan.gang.solving import is_least, solve
@@ -37,12 +39,17 @@ from makeway.planner.plan.gang.written import Found, seen_again, written
 from makeway.planner.plan.lost_work import largest_of, lost_work_of
 from makeway.planner.plan.planner import modelled
 from makeway.planner.plan.refusal.text import (
+    FORBIDDEN,
     NEVER,
     NO_NODES,
     NO_ROOM,
+    NOT_FOUND,
     NOT_OFFERED,
+    REFUSED_AGAIN,
+    amount_of,
 )
 from makeway.planner.plan.result import GangDomain, PlanRefusal, Scope
+from makeway.planner.plan.terminating import overdue_text
 from makeway.planner.snapshot.columns import Ints
 from makeway.planner.snapshot.state import Snapshot
 
@@ -51,6 +58,9 @@ MOST_DOMAIN_STEPS: Final = 2000
 
 NOT_SEEN: Final = "MemberNotSeen"
 """The planner has not yet seen a pod of the group."""
+
+
+_Begun = tuple[Scope, Model, tuple[Mapping[str, int], ...], tuple[str, ...]]
 
 
 def plan_gang(
@@ -163,9 +173,6 @@ def _attempt(
     return replace(plan, priced=in_order(priced, gang, objective))
 
 
-_Begun = tuple[Scope, Model, tuple[Mapping[str, int], ...], tuple[str, ...]]
-
-
 def _begun(
     snapshot: Snapshot, gang: GangQuestion, now: datetime, cache: PlanCache, *, weighs: bool
 ) -> Generator[None, None, _Begun | PlanRefusal]:
@@ -217,3 +224,108 @@ def _begun(
             yield
             continue
         return scope, model, tuple(needs), tuple(dict.fromkeys((*model.left_out, *uncounted)))
+
+
+def refused(
+    scope: Scope,
+    gang: GangQuestion,
+    placeable: int,
+    *,
+    left_out: tuple[str, ...],
+    models: Sequence[Model],
+    whole: bool,
+    now: datetime,
+) -> PlanRefusal:
+    """Return the refusal. It is final only where no plan can be: else places were not found.
+
+    `placeable`: members for which places were found in the best domain. `models`: of the domains; `whole`:
+    there are no others.
+    """
+    within = f" within one {' and '.join(gang.topology)}" if gang.topology else ""
+    bounds = [(*bound_of(model), model) for model in models]
+    most, cause, nearest = max(bounds, key=lambda one: one[0], default=(0, "", None))
+    retry_at = now + REFUSED_AGAIN if any(_spares(model, gang) for model in models) else None
+    if most < gang.must_place and whole:
+        message = (
+            f"without all removable pods there is room for at most {most} of the {gang.must_place} pods "
+            f"that group {gang.name} needs{within}"
+        )
+        missing = _lacks(nearest) if nearest is not None and not cause else {}
+        if cause:
+            message += f": {cause}"
+        if missing:
+            lacks = ", ".join(f"{name} {amount_of(name, amount)}" for name, amount in missing.items())
+            message += f"; missing even then: {lacks}"
+        if nearest is not None and (late := overdue_text(nearest.snapshot, set(nearest.names), now)):
+            message += f"; {late}"
+        return PlanRefusal(
+            scope, NO_ROOM, message, placeable=most, left_out=left_out, retry_at=retry_at, missing=missing
+        )
+    if whole and all(_is_searched(model) for model in models):
+        message = (
+            f"there would be room for {counted(gang.must_place, 'pod')} of group {gang.name}{within}, but "
+            "not within the policy's bounds for one plan"
+        )
+        return PlanRefusal(
+            scope, FORBIDDEN, message, placeable=placeable, left_out=left_out, retry_at=retry_at
+        )
+    found = (
+        f"places were found for {placeable} of the {gang.must_place} pods that group {gang.name} needs"
+        f"{within}"
+        if placeable < gang.must_place
+        else f"no plan within the policy's bounds was found for group {gang.name}{within}"
+    )
+    message = f"{found}, and it is not certain that there is none for all{_closed(models)}"
+    return PlanRefusal(scope, NOT_FOUND, message, placeable=placeable, left_out=left_out, retry_at=retry_at)
+
+
+def _closed(models: Sequence[Model]) -> str:
+    """Say what keeps racks or zones closed to members, and how many pods may go for it; else empty."""
+    reasons = {
+        rule.reason
+        for model in models
+        for rule in model.rooms
+        if rule.closes and ((rule.domains >= 0) & (rule.room[rule.domains] < rule.need)).any()
+    }
+    if not reasons:
+        return ""
+    most = models[0].snapshot.exemptions.policy.cross_node.most_victims
+    return (
+        f"; nodes are closed by {' and '.join(sorted(reasons))}, and crossNode.mostVictims lets "
+        f"{counted(most, 'pod')} go on nodes without members"
+    )
+
+
+def _is_searched(model: Model) -> bool:
+    """Report whether nothing but the policy can keep members from the room that there is with all gone.
+
+    So it is for members of one kind that no rule and no unit ties to other nodes than their own. With units
+    another plan may need fewer victims.
+    """
+    tied = model.spreads or model.affinities or any(not rule.alone for rule in model.rooms)
+    return len(model.counts) == 1 and not tied and not model.unit[model.removable].any()
+
+
+def _spares(model: Model, gang: GangQuestion) -> bool:
+    """Report whether a rule keeps pods of lower priority, or a guarantee those that queues take back.
+
+    Time or another object may end that.
+    """
+    priority, tree = gang.classes[0].question.preemptor.priority, model.snapshot.queues.tree
+    reclaimable = model.priority == priority if tree is not None and tree.reclaim else False
+    return bool((((model.priority < priority) | reclaimable) & ~model.removable).any())
+
+
+def _lacks(model: Model) -> dict[str, int]:
+    """Return of which resources there is too little even for members one by one, and how much."""
+    emptied = model.emptied(model.removable)
+    names = {number: name for name, number in model.snapshot.columns.resources.items()}
+    need = model.need.max(axis=0)
+    found = {}
+    for place, number in enumerate(model.asked.tolist()):
+        if need[place]:
+            usable = model.allowed.any(axis=0)
+            room = int((np.maximum(emptied[place][usable], 0) // need[place]).sum())
+            if room < model.must and number in names:
+                found[names[number]] = int((model.must - room) * need[place])
+    return found

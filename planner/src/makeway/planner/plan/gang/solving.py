@@ -2,33 +2,52 @@
 
 The border of the solver: whoever knows why some pods have to go beside those that members' nodes need (units,
 pods that a rule counts elsewhere) hands them in as a base, and takes the cheapest of what comes of each.
+
+The cheapest plan is known at once where no node takes two members: they take whole nodes, or all devices of
+one. What a plan costs is then the sum over its nodes, and a node costs no less than the pods without which no
+member has room there, whatever rules ask besides. Where some nodes cost least by every term, a member goes to
+each of them and no search need follow.
+
+Required affinity of members may be kept in several ways: which pods stay for it, or which domain they begin
+in. Each is the same question with fewer nodes for some classes, and with another rule where all pods that
+they could be near go first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from makeway.core.k8s.importance import NOT_STARTED
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.domains import cannot_beat
 from makeway.planner.plan.gang.draft import Draft, holds, places_of, price_of, slots_of, trimmed
-from makeway.planner.plan.gang.levels import fewest_victims, fillings, most_alone
-from makeway.planner.plan.gang.model import Model
-from makeway.planner.plan.gang.one_each import highest_comes_first, one_each
+from makeway.planner.plan.gang.levels import fewest_victims, fillings, least_levels, most_alone
+from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule
 from makeway.planner.plan.gang.search import improve, rank_of
-from makeway.planner.plan.gang.ways import ways_of
 from makeway.planner.plan.gang.work import Work
-from makeway.planner.plan.price import SHIFT, Price
-from makeway.planner.snapshot.columns import MOST, Ints
+from makeway.planner.plan.price import NO_PRIORITY, SHIFT, Price
+from makeway.planner.snapshot.columns import MOST, Flags, Ints
 
 SEARCHED: Final = 48
 """Nodes with room up to which a search looks at all of them."""
 
 SEARCHED_PART: Final = 12
 """Nodes of a larger plan that a search looks at: those where it costs most, and as many that come next."""
+
+
+MOST_WAYS: Final = 16
+"""Ways that are tried: of more, those in which victims of the least priority would do."""
+
+NEAR: Final = "required pod affinity"
+
+_Costs = tuple[Ints, Ints, Ints, Ints, Ints, Ints]
+"""Of each node: the highest priority of its pods that go, what they lose of their work, how many have that
+priority, the sum of their shifted priorities, how many go, and when the first of those of that priority
+started, negative. int64[N]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,3 +205,160 @@ def _dearest(model: Model, draft: Draft) -> list[int]:
     each = np.maximum(members, 1)
     order = np.lexsort((model.rank, -cost / each, -highest / each))
     return [node for node in order.tolist() if cost[node] and members[node]]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """`level`: no plan of it has all its victims below this priority, by a bound."""
+
+    model: Model
+    level: int = -MOST
+
+
+def ways_of(model: Model) -> list[Way]:
+    """Return ways to keep required affinity, those of low levels first; the model itself where none is asked.
+
+    O(slots · nodes · log priorities) for each set of classes that ask for the same.
+    """
+    ways = [Way(model)]
+    for rules in _alike(model.affinities):
+        ways = [one for way in ways for one in _ways(way, rules)] or ways
+        ways = sorted(ways, key=lambda one: one.level)[:MOST_WAYS]
+    return ways
+
+
+def _alike(rules: tuple[AffinityRule, ...]) -> Iterator[list[AffinityRule]]:
+    """Yield rules of several classes together where they are about the same pods and domains."""
+    left = list(rules)
+    while left:
+        first = left[0]
+        alike = [
+            one
+            for one in left
+            if np.array_equal(one.domains, first.domains) and np.array_equal(one.use, first.use)
+        ]
+        yield alike
+        left = [one for one in left if not any(one is other for other in alike)]
+
+
+def _ways(way: Way, rules: list[AffinityRule]) -> Iterator[Way]:
+    model, rule = way.model, rules[0]
+    inside = np.asarray((rule.domains >= 0).all(axis=0))
+    there = [int(totals.sum()) for totals in rule.totals]
+    if any(there):
+        near = inside.copy()
+        for totals, domains in zip(rule.totals, rule.domains, strict=True):
+            near &= totals[domains] > 0
+        yield Way(_only(model, rules, near), way.level)
+        if not _may_begin_anew(model, rules, there):
+            return
+        counted = (rule.domains >= 0).any(axis=0)
+        use = np.where(counted, rule.use, 0)
+        domain, room = np.where(counted | inside, 0, -1), np.array([-int(use.sum())], np.int64)
+        gone = [
+            RoomRule(one.cls, NEAR, domain, room, np.zeros(1, np.int64), use, 0 * one.take, 0, alone=False)
+            for one in rules
+        ]
+        kept = tuple(one for one in model.affinities if not any(one is other for other in rules))
+        model = replace(model, affinities=kept, rooms=(*model.rooms, *gone))
+    values, domain_of = np.unique(rule.domains[:, inside], axis=1, return_inverse=True)
+    domains = np.full(model.nodes, -1, np.int64)
+    domains[inside] = domain_of.ravel()
+    levels = least_levels(model, [one.cls for one in rules], domains, values.shape[1])
+    for domain in np.argsort(levels, kind="stable").tolist()[:MOST_WAYS]:
+        if levels[domain] < MOST:
+            yield Way(_only(model, rules, np.asarray(domains == domain)), max(way.level, int(levels[domain])))
+
+
+def _only(model: Model, rules: list[AffinityRule], nodes: Flags) -> Model:
+    """Return a model in which classes can use some nodes alone."""
+    allowed = model.allowed.copy()
+    allowed[[one.cls for one in rules]] &= nodes
+    return replace(model, allowed=allowed)
+
+
+def _may_begin_anew(model: Model, rules: list[AffinityRule], there: list[int]) -> bool:
+    """Report whether the first member can come where no pod is left that members could be near.
+
+    All such pods are removable then, and no other class counts as one.
+    """
+    rule, classes = rules[0], [one.cls for one in rules]
+    others = rule.take.sum() - rule.take[classes].sum()
+    if others or not all(one.may_come.any() for one in rules):
+        return False
+    going = np.where(model.removable, rule.use, 0).sum(axis=0)
+    return all(
+        int(going[domains >= 0].sum()) == many for domains, many in zip(rule.domains, there, strict=True)
+    )
+
+
+def one_each(model: Model, nodes: tuple[int, ...], objective: tuple[GroupTerm, ...]) -> Draft | None:
+    """Return a plan than which none is cheaper, one member on each of its nodes; None where none is known.
+
+    `nodes`: on which a member has room with all gone that may go. O(resources · slots · nodes).
+    """
+    if len(model.counts) > 1 or len(nodes) < model.must:
+        return None
+    at, asked = np.array(nodes, np.int64), np.flatnonzero(model.need[0] > 0)
+    need = model.need[0][asked, None]
+    left = model.emptied(model.removable)[np.ix_(asked, at)] - need
+    if not asked.size or (left >= need).all(axis=0).any():
+        return None
+    part = model.within(at)
+    needed = part.removable & (part.uses[asked] > left[:, None]).any(axis=0)
+    if (part.emptied(needed)[asked] < need).any() or part.unit[part.removable].any():
+        return None
+    costs = _costs(part, needed)
+    order = np.lexsort((part.rank, *costs[::-1]))
+    chosen, others = order[: model.must], order[model.must :]
+    if not _dominate(costs, chosen, others, objective):
+        return None
+    slots, places = np.nonzero(needed[:, chosen])
+    places_of = at[chosen].tolist()
+    singles = {(slot, places_of[place]) for slot, place in zip(slots.tolist(), places.tolist(), strict=True)}
+    draft = Draft(dict.fromkeys(((node, 0) for node in places_of), 1), singles)
+    price = price_of(model, draft)
+    return draft if not price.violations and not price.broken and holds(model, draft) else None
+
+
+def _costs(model: Model, needed: Flags) -> _Costs:
+    highest = np.where(needed, model.priority, NO_PRIORITY).max(axis=0, initial=NO_PRIORITY)
+    as_high = needed & (model.priority == highest)
+    return (
+        highest,
+        np.where(needed, model.lost, 0).sum(axis=0),
+        as_high.sum(axis=0),
+        np.where(needed, model.priority + SHIFT, 0).sum(axis=0),
+        needed.sum(axis=0),
+        -np.where(as_high, model.start, NOT_STARTED).min(axis=0, initial=NOT_STARTED),
+    )
+
+
+def _dominate(costs: _Costs, chosen: Ints, others: Ints, objective: tuple[GroupTerm, ...]) -> bool:
+    """Report whether none of the others costs less by any term than one that is chosen.
+
+    How many have the highest priority, and when they started, is compared among nodes with the same one: so
+    others may have a higher one only where that counts first.
+    """
+    highest, lost, as_high, total, count, start = costs
+    if not others.size:
+        return True
+    top = highest[chosen].max()
+    alike = others[highest[others] == top]
+    if (highest[others] < top).any() or (alike.size < others.size and not highest_comes_first(objective)):
+        return False
+    topmost = chosen[highest[chosen] == top]
+    pairs = (
+        (lost, others, chosen),
+        (total, others, chosen),
+        (count, others, chosen),
+        (as_high, alike, topmost),
+        (start, alike, topmost),
+    )
+    return all(not who.size or bool(term[who].min() >= term[of].max()) for term, who, of in pairs)
+
+
+def highest_comes_first(objective: tuple[GroupTerm, ...]) -> bool:
+    """Report whether the highest priority of a victim counts, and before how many have it."""
+    before = objective[: objective.index("highestVictims")] if "highestVictims" in objective else objective
+    return "highestPriority" in before
