@@ -38,8 +38,8 @@ from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.planner import planning
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan
-from makeway.planner.service.feeds import Feed, PodFeed
 from makeway.planner.service.warmup import warm_up
+from makeway.planner.service.watch import Feed, PodFeed
 from makeway.planner.snapshot.pending_updates import CHUNK
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime import garbage

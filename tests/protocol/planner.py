@@ -95,7 +95,7 @@ class Planner:
             writer=OrderWriter(bus, now=process.now, sleep=process.sleep),
             metrics=_METRICS,
         )
-        self.nominated.changed = self.committer.changed
+        self.nominated.tell = self.committer.changed
         self.follower.lost = self.committer.restore
         self.leading = Leading(world, cluster, process, LEASE)
 

@@ -18,9 +18,9 @@ from makeway.bus.records import Last
 from makeway.core.k8s.authorship import NOMINATOR
 from makeway.core.k8s.objects import Pod
 from makeway.nominator.cluster import StoredPod
+from makeway.nominator.commits import MOST_LOOKED_AT, ORPHAN_AFTER, Nominations
 from makeway.nominator.in_flight import OrdersInFlight
 from makeway.nominator.metrics import NominatorMetrics
-from makeway.nominator.nominations import MOST_LOOKED_AT, ORPHAN_AFTER, Nominations
 from makeway.nominator.parts import NominatorParts
 from makeway.nominator.pending import PendingPods, PriorityClasses
 

@@ -160,7 +160,7 @@ async def test_the_nomination_of_a_pod_that_lost_its_place_is_cleared() -> None:
 async def test_a_nomination_to_a_node_that_lets_its_pod_in_no_more_is_cleared_until_that_has_worked(
     monkeypatch: pytest.MonkeyPatch, fails: int
 ) -> None:
-    for module in ("service", "nominations"):
+    for module in ("service", "commits"):
         monkeypatch.setattr(f"makeway.nominator.{module}.NODE_AGAIN", timedelta(seconds=0.1))
     monkeypatch.setattr("makeway.nominator.service.CLEARS_AGAIN", timedelta())
     world = World()

@@ -9,9 +9,9 @@ import pytest
 
 from makeway.bus.messages import ClosedDomain
 from makeway.core.policy.document import CrossNode, Policy
+from makeway.planner.plan.gang.model import Work
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.result import GangPlan
-from makeway.planner.plan.gang.work import Work
 from makeway.planner.plan.refusal.text import NOT_FOUND
 from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutPod

@@ -14,9 +14,15 @@ from makeway.core.k8s.nodes import RequiredNodes
 from makeway.core.k8s.objects import PriorityClass, Toleration
 from makeway.core.policy.delay import PREEMPTION_DELAY
 from makeway.core.policy.facts import PodFacts
-from makeway.core.policy.promised_room import LONGEST_PROMISE, LOOK_AGAIN
 from makeway.planner.plan.constraints.pods import Constraints
-from makeway.planner.plan.promised import MOST_COMING, ROOM_PROMISED, ComingNodes, wait_for_promise
+from makeway.planner.plan.promised import (
+    LONGEST_PROMISE,
+    LOOK_AGAIN,
+    MOST_COMING,
+    ROOM_PROMISED,
+    ComingNodes,
+    wait_for_promise,
+)
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
 from unit.planner.building import HIGH, NOW, XL, ask, make_class, make_pod, make_snapshot

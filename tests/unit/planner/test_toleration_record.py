@@ -15,8 +15,8 @@ from makeway.core.policy import toleration_record
 from makeway.core.policy.toleration_record import entry_of
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.service import tolerations
-from makeway.planner.service.feeds import Feed, HandlerGroup
 from makeway.planner.service.tolerations import TolerationKeeper, revised
+from makeway.planner.service.watch import Feed, HandlerGroup
 from makeway.planner.snapshot.changes import PutPod
 from makeway.runtime.kube import ApiError
 from recorded_events import RecordedEvents

@@ -13,7 +13,7 @@ from makeway.core.k8s.resources import served_by
 from makeway.core.policy.document import DaemonSets, Policy
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.offline.world import World
-from makeway.planner.service.feeds import known_feed
+from makeway.planner.service.watch import known_feed
 from makeway.planner.snapshot.changes import KnowVolumes, PutClaim, PutDevices, PutStorageClass, PutVolume
 from makeway.planner.snapshot.state import Snapshot
 from makeway.planner.snapshot.volumes import ClaimRecord, claim_record, class_nodes, volume_record

@@ -25,15 +25,18 @@ from makeway.core.k8s.objects import (
 )
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.constraints.budgets import debits
-from makeway.planner.service.feeds import (
+from makeway.planner.service.watch import (
+    DEVICE_CLASSES,
+    STORAGE_CLASSES,
+    VOLUMES,
     BudgetFeed,
     DeviceClassFeed,
     Feed,
     NamespaceFeed,
     PodFeed,
+    Watch,
     known_feed,
 )
-from makeway.planner.service.watch import DEVICE_CLASSES, STORAGE_CLASSES, VOLUMES, Watch
 from makeway.planner.snapshot.changes import KnowVolumes
 from makeway.planner.snapshot.state import Snapshot
 from makeway.planner.snapshot.volumes import ClaimRecord

@@ -25,9 +25,8 @@ from makeway.bus.plan import Candidate, PlanReply
 from makeway.nominator import decide
 from makeway.nominator.attempts import LONGEST_PAUSE, Attempts, AttemptsByPod, LostNominations
 from makeway.nominator.cluster import StoredPod
-from makeway.nominator.commits import Commits
+from makeway.nominator.commits import NODE_AGAIN, Commits, Nominations
 from makeway.nominator.in_flight import OrderInFlight, OrdersInFlight
-from makeway.nominator.nominations import NODE_AGAIN, Nominations
 from makeway.nominator.parts import NominatorParts
 from makeway.nominator.pending import PendingPod
 from makeway.nominator.questions import NoAnswer, Questions

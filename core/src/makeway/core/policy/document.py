@@ -16,8 +16,7 @@ from msgspec import Meta
 
 from makeway.core.config.document import Document, Problem, read
 from makeway.core.policy.mode import Mode
-from makeway.core.policy.preemption import Preemption
-from makeway.core.policy.preemption_lint import rule_problems, rule_warnings
+from makeway.core.policy.preemption import Preemption, rule_problems, rule_warnings
 from makeway.core.policy.section import PolicySection
 
 KEY = "policy.yaml"

@@ -1,18 +1,23 @@
-"""Plans that wait for a node that is being made; see `makeway.core.policy.promised_room`. Pure."""
+"""Plans that wait for a node that is being made, and promises a pod room; so nothing need be preempted. Pure.
+
+A promise counts for pods of classes that delay preemption. It is a guess: a NodeClaim names no pods. One that
+was made after the pod had failed, is large enough and suits the pod's selector and tolerations counts, for a
+while.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
 from makeway.core.k8s.by_uid import ByUid
 from makeway.core.k8s.node_claims import ComingNode, NodeClaim, coming_node
-from makeway.core.k8s.objects import PriorityClass
+from makeway.core.k8s.nodes import RequiredNodes, keeps_out
+from makeway.core.k8s.objects import PriorityClass, Toleration
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.times import api_time
 from makeway.core.policy.delay import delay_of
-from makeway.core.policy.promised_room import LONGEST_PROMISE, LOOK_AGAIN, promise_for
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
 
@@ -21,6 +26,16 @@ ROOM_PROMISED: Final = "RoomPromised"
 
 MOST_COMING: Final = 1000
 """Nodes that are being made and are looked at; more than that promise nothing."""
+
+
+LONGEST_PROMISE: Final = timedelta(minutes=15)
+"""From a claim's creation on; Karpenter gives a node that has not registered up after as long."""
+
+LOOK_AGAIN: Final = timedelta(seconds=10)
+"""How soon a pod that waits for a promise is looked at again: the claim may have come to nothing."""
+
+_RESOLUTION: Final = timedelta(seconds=1)
+"""Of times in the API."""
 
 
 class ComingNodes(ByUid[NodeClaim, ComingNode]):
@@ -65,3 +80,28 @@ def wait_for_promise(
         retry_at=min(ends, now + LOOK_AGAIN),
         left_out=plan.left_out,
     )
+
+
+def promise_for(
+    coming: Iterable[ComingNode],
+    *,
+    needs: Mapping[str, int],
+    nodes: RequiredNodes,
+    tolerations: tuple[Toleration, ...],
+    since: datetime,
+    now: datetime,
+) -> ComingNode | None:
+    """Return the eldest node that promises a pod room.
+
+    `needs`: what the pod asks of a node, by column. `since`: since when it fits nowhere. O(coming nodes).
+    """
+    found = [
+        one
+        for one in coming
+        if since - _RESOLUTION <= one.created
+        and now < one.created + LONGEST_PROMISE
+        and all(one.room.get(name, 0) >= amount for name, amount in needs.items() if name != "pods")
+        and all(one.labels.get(key, value) == value for key, value in nodes.labels)
+        and not keeps_out(one.taints, tolerations)
+    ]
+    return min(found, key=lambda one: (one.created, one.name), default=None)

@@ -18,10 +18,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from makeway.bus.control import ControlState, EnforcedQuota, SettledQuota
 from makeway.bus.messages import MAY_PASS, EvictionOrder, Outcome
+from makeway.bus.queue_report import OTHER_WAIT, QUOTA_WAITS, ProcessResult, QuotaWaiting
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.amounts import Amounts, looser, most_of, texts_of
 from makeway.core.queues.quota import QuotaObstacle, QuotaPlan
@@ -29,7 +30,19 @@ from makeway.core.queues.quota_order import unenforced
 from makeway.core.queues.timers import Timer, Timers, TimerSettings, is_raised, unfinished
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.planner.quota.decide import NAMESPACE_MODE, NO_QUEUE_GATE
-from makeway.planner.quota.waiting import RETRY, Cause, QuotaWait, cause_of, tries_again
+
+RETRY: Final = timedelta(seconds=2)
+"""Before a process plans again whose order did not do what it should; doubled with every further one."""
+
+MOST_PAUSE: Final = timedelta(minutes=1)
+"""The longest such pause."""
+
+MOST_WAIT: Final = timedelta(minutes=15)
+"""The longest wait that an outcome may name: longer than the windows of all caps."""
+
+_JUDGED_ONE_BY_ONE: Final = frozenset({"incomplete", "victim-spared"})
+"""Reasons of outcomes whose victims say why each of them stayed."""
+
 
 MOST_IDLE: Final = 100
 """Orders in a row that evict no pod, though each shows of further pods that they stay, after which a process
@@ -47,16 +60,60 @@ PATIENCE: Final = timedelta(minutes=15)
 """How long a process waits for those of queues below its own whose orders cannot be read or written. Where
 those wait for something themselves, it waits as long as they do."""
 
-Result: TypeAlias = Literal[
-    "notNeeded", "success", "bestEffort", "unsuccessful", "observed", "cancelled", "undone"
-]
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Something that keeps a process from going on: a constant in kebab-case, and a sentence with numbers.
+
+    `until`: when it will have passed, where that is known. `room`: how many pods may go then, 0 where that is
+    not known.
+    """
+
+    reason: str
+    message: str
+    until: datetime | None = None
+    room: int = 0
+
+
+def cause_of(outcome: Outcome | None, *, moved: bool) -> Cause | None:
+    """Return what of an order's end may pass; None where nothing does.
+
+    `moved`: pods went, or it was learned of some that they stay. An order that moved nothing is no obstacle
+    by itself: what stands in the way for good is known of each pod, which the next plan leaves out.
+    """
+    if outcome is None:
+        return Cause("no-evictor", "no evictor carried the order out in time")
+    if outcome.result == "succeeded" or (moved and outcome.reason in _JUDGED_ONE_BY_ONE):
+        return None
+    failed = next((one for one in outcome.victims if one.result == "failed"), None)
+    if outcome.reason in _JUDGED_ONE_BY_ONE and failed is not None:
+        reason, said = failed.reason, f"{failed.namespace}/{failed.name}: {failed.message}"
+    else:
+        reason, said = outcome.reason, outcome.message
+    reason = reason or outcome.result
+    return Cause(
+        reason if reason in QUOTA_WAITS else OTHER_WAIT,
+        f"the order was {outcome.result} ({reason})" + (f": {said}" if said else ""),
+        outcome.retry_at,
+        outcome.room,
+    )
+
+
+def tries_again(cause: Cause, tried: int, now: datetime) -> datetime:
+    """Return when to try again. `tried`: how often in a row this has not helped.
+
+    A time that is over already, as of an evictor whose clock is behind, says nothing.
+    """
+    if cause.until is not None and cause.until > now:
+        return max(now + RETRY, min(cause.until, now + MOST_WAIT))
+    return now + min(RETRY * (1 << min(tried, 10)), MOST_PAUSE)
 
 
 @dataclass(frozen=True, slots=True)
 class EndedQuota:
     """How the last process of a queue ended. `evicted`: pods that its orders removed."""
 
-    result: Result
+    result: ProcessResult
     at: datetime
     message: str
     evicted: int = 0
@@ -87,7 +144,7 @@ class RunningQuota:
     trouble: tuple[QuotaObstacle, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     stuck: Mapping[str, str] = field(default_factory=dict)
-    waiting: QuotaWait | None = None
+    waiting: QuotaWaiting | None = None
     tried: int = 0
     room: int = 0
 
@@ -237,7 +294,7 @@ class QuotaProcesses:
         plan = process.plan
         may_follow = plan is not None and (plan.lacks(NAMESPACE_MODE) or plan.lacks(NO_QUEUE_GATE))
         if everybody and process.whole and plan is not None and not may_follow:
-            result: Result = "success" if plan.result == "success" else "bestEffort"
+            result: ProcessResult = "success" if plan.result == "success" else "bestEffort"
             self.finish(path, EndedQuota(result, now, plan.message, evicted, plan.blocked), now)
         elif process.idle >= MOST_IDLE:
             message = f"{path}: {process.trouble[0].message}" if process.trouble else f"{path}: no pod went"
@@ -247,7 +304,7 @@ class QuotaProcesses:
     def concluded(self, path: str, plan: QuotaPlan, now: datetime, *, observed: bool = False) -> EndedQuota:
         """A plan that nothing is ordered for: the process ends with it."""
         process = self.processes[path]
-        result: Result = plan.result
+        result: ProcessResult = plan.result
         if observed and plan.victims:
             result = "observed"
         elif process.evicted:
@@ -276,7 +333,7 @@ class QuotaProcesses:
         """Return the UIDs that orders in flight remove."""
         return {uid for process in self.processes.values() for uid in process.victims}
 
-    def waits(self) -> dict[str, QuotaWait]:
+    def waits(self) -> dict[str, QuotaWaiting]:
         """Return what processes without an order in flight wait for, by queue."""
         return {
             path: one.waiting
@@ -345,7 +402,7 @@ def _waiting(process: RunningQuota, cause: Cause, now: datetime) -> RunningQuota
         plan_at=again,
         tried=process.tried + 1,
         room=cause.room,
-        waiting=QuotaWait(cause.reason, cause.message, since, again),
+        waiting=QuotaWaiting(reason=cause.reason, message=cause.message, since=since, until=again),
     )
 
 

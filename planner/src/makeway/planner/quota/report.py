@@ -18,7 +18,6 @@ from makeway.core.k8s.resources import PODS
 from makeway.core.queues.reclaim import reclaims_in
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.planner.quota.processes import EndedQuota, QuotaProcesses, RunningQuota
-from makeway.planner.quota.waiting import QuotaWait
 from makeway.planner.snapshot.queue_usage import QueueUsage
 
 
@@ -69,16 +68,14 @@ def _state(queues: QueueUsage, tree: QueueTree, control: QuotaProcesses, queue: 
     )
 
 
-def _process(process: RunningQuota, below: tuple[str, ...], wait: QuotaWait | None) -> QuotaProcess:
+def _process(process: RunningQuota, below: tuple[str, ...], wait: QuotaWaiting | None) -> QuotaProcess:
     return QuotaProcess(
         since=process.began_at,
         order_id=process.order.order_id if process.order is not None else "",
         victims=len(process.victims),
         evicted=process.evicted,
         waits_for=below if process.order is None else (),
-        waiting=None
-        if wait is None
-        else QuotaWaiting(reason=wait.reason, message=wait.message, since=wait.since, until=wait.until),
+        waiting=wait,
     )
 
 

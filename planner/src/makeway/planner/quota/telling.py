@@ -9,12 +9,11 @@ from typing import Final, TypeAlias
 
 import structlog
 
-from makeway.bus.queue_report import QUOTA_WAITS
+from makeway.bus.queue_report import QUOTA_WAITS, QuotaWaiting
 from makeway.core.k8s.event import EventType
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.quota.processes import EndedQuota, QuotaProcesses, RunningQuota
 from makeway.planner.quota.undone import LOOK_AGAIN, Success, undone
-from makeway.planner.quota.waiting import QuotaWait
 from makeway.planner.snapshot.state import Snapshot
 
 _EVENTS: Final[dict[str, tuple[EventType, str]]] = {
@@ -52,7 +51,7 @@ class QuotaTelling:
         """This planner leads no more: another one tells."""
         self._count(())
 
-    def _count(self, waits: Iterable[QuotaWait]) -> None:
+    def _count(self, waits: Iterable[QuotaWaiting]) -> None:
         reasons = Counter(wait.reason for wait in waits)
         for reason in QUOTA_WAITS:
             self._metrics.quota_waiting.labels(reason).set(reasons[reason])

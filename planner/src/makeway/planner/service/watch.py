@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, NoReturn, TypeVar
 import structlog
 
 from makeway.core.k8s.authorship import with_writers
+from makeway.core.k8s.by_uid import ByUid, MetadataObject
 from makeway.core.k8s.node_claims import GROUP, PLURAL, VERSION, NodeClaim
 from makeway.core.k8s.objects import (
     DaemonSet,
@@ -32,24 +33,33 @@ from makeway.core.k8s.objects import (
     StorageClass,
 )
 from makeway.core.k8s.pod_groups import CompositePodGroup, PodGroup
+from makeway.core.k8s.quantity import QuantityError
+from makeway.core.k8s.resources import served_by
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.promised import ComingNodes
-from makeway.planner.service.feeds import (
-    BudgetFeed,
-    DeviceClassFeed,
-    Feed,
-    HandlerGroup,
-    NamespaceFeed,
-    PodFeed,
-    known_feed,
+from makeway.planner.snapshot.changes import (
+    Change,
+    KnowDaemonSets,
+    KnowPodGroups,
+    KnowVolumes,
+    PutDevices,
+    RemovePod,
 )
-from makeway.planner.snapshot.changes import KnowDaemonSets, KnowPodGroups, KnowVolumes
+from makeway.planner.snapshot.objects import change_of, removal_of
+from makeway.planner.snapshot.records import PodRecords
 from makeway.planner.snapshot.state import Snapshot
+from makeway.runtime.connections import OtherClusterError
 from makeway.runtime.kube import ApiError, ApiUnavailable
 from makeway.runtime.listwatch import Handler, ListWatch, ListWatchTimings, ObjectReader, Resource
 from makeway.runtime.pod_group_api import COMPOSITES, POD_GROUPS, PodGroupApi, pod_group_api, served_resources
 
+T = TypeVar("T", bound=MetadataObject)
+
+_PODS: Final = "pods"
+
+
 NODES = Resource("nodes", "/api/v1/nodes", Node)
+
 PODS = Resource(
     "pods",
     "/api/v1/pods",
@@ -58,22 +68,30 @@ PODS = Resource(
     field_selector="status.phase!=Succeeded,status.phase!=Failed",
     closer=with_writers,
 )
+
 PRIORITY_CLASSES = Resource("priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses", PriorityClass)
+
 BUDGETS = Resource("poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", PodDisruptionBudget)
+
 CLAIMS = Resource("persistentvolumeclaims", "/api/v1/persistentvolumeclaims", PersistentVolumeClaim)
+
 NAMESPACES = Resource("namespaces", "/api/v1/namespaces", Namespace)
+
 VOLUMES = Resource("persistentvolumes", "/api/v1/persistentvolumes", PersistentVolume)
+
 STORAGE_CLASSES = Resource("storageclasses", "/apis/storage.k8s.io/v1/storageclasses", StorageClass)
+
 DAEMON_SETS = Resource("daemonsets", "/apis/apps/v1/daemonsets", DaemonSet)
+
 DEVICE_CLASSES = Resource("deviceclasses", "/apis/resource.k8s.io/v1/deviceclasses", DeviceClass)
 
 NEEDED: tuple[Resource[Any], ...] = (NAMESPACES, NODES, PRIORITY_CLASSES, BUDGETS, CLAIMS, PODS)
+
 OPTIONAL: tuple[Resource[Any], ...] = (VOLUMES, STORAGE_CLASSES, DEVICE_CLASSES, DAEMON_SETS)
 """What may be missing, as with older rights."""
 
 REFUSED_PAUSE_SECONDS = 600.0
 """How long at the most to wait before an optional resource that may not be read is asked for again."""
-
 
 _log = structlog.get_logger()
 
@@ -88,6 +106,171 @@ NODE_CLAIMS: Final = Resource(PLURAL, f"/apis/{GROUP}/{VERSION}/{PLURAL}", NodeC
 _GROUPS: Final[dict[type[PodGroup], str]] = {PodGroup: POD_GROUPS, CompositePodGroup: COMPOSITES}
 
 S = TypeVar("S")
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+def _version(item: MetadataObject) -> tuple[str, str]:
+    return item.metadata.uid, item.metadata.resource_version
+
+
+class Feed(Generic[T]):
+    """Objects of one kind, by name. One that cannot be read counts as it did before, or not at all.
+
+    `resource`: as metrics and logs name the kind. `listed` is called after each complete list. O(1) an
+    object.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        metrics: PlannerMetrics,
+        resource: str,
+        listed: Callable[[], None] = _nothing,
+    ) -> None:
+        self._snapshot = snapshot
+        self._metrics = metrics
+        self._resource = resource
+        self._listed = listed
+        self._records = PodRecords()
+        self._kept: dict[Change, tuple[str, str]] = {}  # what forgets it; UID and resourceVersion
+
+    def put(self, item: T) -> None:
+        """Take an object."""
+        if self._apply(item):
+            self._kept[removal_of(item)] = _version(item)
+
+    def drop(self, item: T) -> None:
+        """Forget an object, unless another of its name has come."""
+        self._forget(removal_of(item), item.metadata.uid)
+
+    def retain(self, uids: set[str]) -> None:
+        """Forget objects that a complete list does not have."""
+        for key, uid in [(key, uid) for key, (uid, _) in self._kept.items() if uid not in uids]:
+            self._forget(key, uid)
+        self._listed()
+
+    def _apply(self, item: T) -> bool:
+        try:
+            change = change_of(item, self._records)
+        except QuantityError as error:
+            self._metrics.undecodable(self._resource)
+            _log.warning(
+                "object_undecodable",
+                resource=self._resource,
+                name=f"{item.metadata.namespace}/{item.metadata.name}".lstrip("/"),
+                uid=item.metadata.uid,
+                error=str(error),
+            )
+            return False
+        if change is not None:
+            self._snapshot.apply(change)
+        return True
+
+    def _forget(self, key: Change, uid: str) -> None:
+        if key in self._kept and self._kept[key][0] == uid:
+            del self._kept[key]
+            self._snapshot.apply(key)
+
+
+class PodFeed(Feed[Pod]):
+    """Pods, by UID; the snapshot alone remembers which there are."""
+
+    def __init__(self, snapshot: Snapshot, metrics: PlannerMetrics) -> None:
+        super().__init__(snapshot, metrics, _PODS)
+
+    def put(self, item: Pod) -> None:
+        """Count the pod and put it into its node's columns."""
+        self._apply(item)
+
+    def drop(self, item: Pod) -> None:
+        """Forget a pod that was deleted or has ended."""
+        self._snapshot.apply(RemovePod(item.metadata.uid))
+
+    def retain(self, uids: set[str]) -> None:
+        """Forget pods that a complete list does not have."""
+        self._snapshot.retain_pods(uids)
+
+
+class BudgetFeed(Feed[PodDisruptionBudget]):
+    """Pod disruption budgets. One that is listed again as it was tells nothing new of pods that left."""
+
+    def put(self, item: PodDisruptionBudget) -> None:
+        """Compile the budget."""
+        if self._kept.get(removal_of(item)) != _version(item):
+            super().put(item)
+
+
+class NamespaceFeed(Feed[Namespace]):
+    """Namespaces, by name; kube-system's UID says whether this still is the same cluster."""
+
+    def __init__(self, snapshot: Snapshot, metrics: PlannerMetrics, cluster_uid: str) -> None:
+        super().__init__(snapshot, metrics, "namespaces")
+        self._cluster_uid = cluster_uid
+
+    def put(self, item: Namespace) -> None:
+        """Keep the namespace. Raises OtherClusterError."""
+        metadata = item.metadata
+        if metadata.name == "kube-system" and metadata.uid != self._cluster_uid:
+            raise OtherClusterError(f"this is cluster {metadata.uid}, it was {self._cluster_uid}")
+        super().put(item)
+
+
+class DeviceClassFeed(ByUid[DeviceClass, frozenset[str]]):
+    """Which extended resources device classes serve; not known before they have been listed."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__()
+        self._snapshot = snapshot
+        self._known = False
+        snapshot.apply(PutDevices(None))
+
+    def keep(self, item: DeviceClass) -> frozenset[str]:
+        """Return what a class serves."""
+        return served_by(item)
+
+    def changed(self, uid: str) -> None:
+        """Tell the snapshot what all of them serve."""
+        if self._known:
+            self._snapshot.apply(PutDevices(frozenset().union(*self.by_uid.values())))
+
+    def retain(self, uids: set[str]) -> None:
+        """Forget classes that a complete list does not have."""
+        super().retain(uids)
+        self._known = True
+        self.changed("")
+
+
+def known_feed(
+    snapshot: Snapshot, metrics: PlannerMetrics, resource: str, known: Callable[[bool], Change]
+) -> Feed[Any]:
+    """Return what takes objects that are not known before they have been listed, as `known` says."""
+    snapshot.apply(known(False))
+    return Feed(snapshot, metrics, resource, lambda: snapshot.apply(known(True)))
+
+
+class HandlerGroup(Generic[T]):
+    """Several handlers of one resource, as one."""
+
+    def __init__(self, *handlers: Handler[T]) -> None:
+        self._handlers = handlers
+
+    def put(self, item: T) -> None:
+        """Tell each."""
+        for handler in self._handlers:
+            handler.put(item)
+
+    def drop(self, item: T) -> None:
+        """Tell each."""
+        for handler in self._handlers:
+            handler.drop(item)
+
+    def retain(self, uids: set[str]) -> None:
+        """Tell each."""
+        for handler in self._handlers:
+            handler.retain(uids)
 
 
 class Watch:

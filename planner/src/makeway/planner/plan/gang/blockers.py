@@ -19,10 +19,9 @@ from makeway.bus.messages import ClosedDomain
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.draft import Draft, Slot, gone, holds, places_of, price_of, trimmed, victims_of
 from makeway.planner.plan.gang.levels import fewest_victims, most_alone
-from makeway.planner.plan.gang.model import Model, RoomRule
+from makeway.planner.plan.gang.model import CALLS, Model, RoomRule, Work
 from makeway.planner.plan.gang.search import rank_of
 from makeway.planner.plan.gang.solving import Beginning, beginning, bettering, is_least
-from makeway.planner.plan.gang.work import CALLS, Work
 from makeway.planner.plan.price import NO_PRIORITY, SHIFT
 from makeway.planner.snapshot.columns import Flags, Ints
 

@@ -20,9 +20,8 @@ import numpy as np
 
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.draft import Draft, Slot, gone, slots_of, victims_of
-from makeway.planner.plan.gang.model import Model
+from makeway.planner.plan.gang.model import Model, Work
 from makeway.planner.plan.gang.stairs import Stairs
-from makeway.planner.plan.gang.work import Work
 from makeway.planner.snapshot.columns import MOST, Ints
 
 MOST_A_STEP = 32

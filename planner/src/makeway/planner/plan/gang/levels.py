@@ -11,8 +11,7 @@ import numpy as np
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.draft import Draft, price_of
 from makeway.planner.plan.gang.fill import Filled, fill
-from makeway.planner.plan.gang.model import Model, RoomRule
-from makeway.planner.plan.gang.work import Work
+from makeway.planner.plan.gang.model import Model, RoomRule, Work
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
 
 MOST_COUNTED = 32

@@ -3,6 +3,8 @@
 Members take room as pods do. What they ask besides resources is a rule: of a limited room in a domain of
 nodes (host ports, anti-affinity, claims, a queue's maximum), of an even spread, or of required affinity.
 Members see one another by the same rules, through their signatures.
+
+How much one plan may look at is counted in elements of arrays, so that any machine makes the same plan.
 """
 
 from __future__ import annotations
@@ -28,6 +30,13 @@ _BY_NODE: Final = "rows rank room allowed removable uses priority start budgets 
 """Arrays of a model of which the last axis is its nodes."""
 
 _T = TypeVar("_T", "RoomRule", "SpreadRule", "AffinityRule", "Model")
+
+
+MOST_ELEMENTS: Final = 30_000_000
+"""Elements of arrays that the searches of one plan look at: some 300 ms."""
+
+CALLS: Final = 2_000
+"""Elements for which some twenty calls of numpy on small arrays take as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,3 +223,21 @@ def unit_terms(unit: PlannedUnit, level: int) -> dict[GroupTerm, int]:
         "prioritySum": unit_cost(unit),
         "victims": unit.size,
     }
+
+
+@dataclass(slots=True)
+class Work:
+    """What is `left` to look at; what is spent of a part is spent of the `whole`, too."""
+
+    left: int = MOST_ELEMENTS
+    whole: Work | None = None
+
+    def spend(self, elements: int) -> None:
+        """Count elements that were looked at."""
+        self.left -= elements
+        if self.whole is not None:
+            self.whole.spend(elements)
+
+    def part(self) -> Work:
+        """Return half of what is left, for one of several questions."""
+        return Work(max(self.left // 2, 0), self)

@@ -9,7 +9,7 @@ import numpy as np
 
 from makeway.planner.plan.gang.draft import Placing, Slot
 from makeway.planner.plan.gang.effects import Effects
-from makeway.planner.plan.gang.work import CALLS
+from makeway.planner.plan.gang.model import CALLS
 from makeway.planner.snapshot.columns import Flags, Ints
 
 Costs = np.ndarray[tuple[int, ...], np.dtype[np.complex128]]

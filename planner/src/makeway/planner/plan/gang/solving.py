@@ -26,9 +26,8 @@ from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.domains import cannot_beat
 from makeway.planner.plan.gang.draft import Draft, holds, places_of, price_of, slots_of, trimmed
 from makeway.planner.plan.gang.levels import fewest_victims, fillings, least_levels, most_alone
-from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule
+from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, Work
 from makeway.planner.plan.gang.search import improve, rank_of
-from makeway.planner.plan.gang.work import Work
 from makeway.planner.plan.price import NO_PRIORITY, SHIFT, Price
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
 

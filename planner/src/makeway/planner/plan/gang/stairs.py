@@ -16,8 +16,7 @@ import numpy as np
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.evaluate import reprieve
 from makeway.planner.plan.gang.draft import Draft, Placing, Slot, Taken, is_allowed, taken_of, victims_of
-from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, SpreadRule, unit_terms
-from makeway.planner.plan.gang.work import CALLS
+from makeway.planner.plan.gang.model import CALLS, AffinityRule, Model, RoomRule, SpreadRule, unit_terms
 from makeway.planner.plan.price import SHIFT
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
 
