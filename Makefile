@@ -172,7 +172,7 @@ unit: unit-python unit-go ## Unit tests, Python and Go
 
 .PHONY: unit-python
 unit-python: setup #: The unit tests in Python alone
-	$(PYTEST) -q -n $(WORKERS) --dist worksteal --tools=changed tests/unit
+	MAKEWAY_EXAMPLES=$${MAKEWAY_EXAMPLES:-$(if $(WIDE),100,50)} $(PYTEST) -q -n $(WORKERS) --dist worksteal --tools=changed tests/unit
 
 .PHONY: test-tools
 test-tools: binaries #: Tests of what other tests are made with, which run on main, and on a branch that has changed it
@@ -194,11 +194,12 @@ demo-oldest: #: The demo on 1.35
 unit-go: $(if $(ONCE_MORE),$(GOTESTSUM)) #: The plugin's unit tests alone
 	$(PLUGIN) $(GO_TEST)
 
-# The longest first.
-CHECKS := unit-python lint unit-go lint-images
+# The longest first, and their tools before all: make puts off what waits for a file.
+CHECKS := unit-python unit-go lint lint-images
+TOOLS := $(STATICCHECK) $(ACTIONLINT) $(HADOLINT) $(if $(ONCE_MORE),$(GOTESTSUM))
 
 .PHONY: check
-check: setup ## Format, types, layers and unit tests (about 3 minutes)
+check: setup $(TOOLS) ## Format, types, layers and unit tests (about 3 minutes)
 	$(MAKE) $(SIDE_BY_SIDE) $(CHECKS)
 
 .PHONY: contract
@@ -316,7 +317,7 @@ integration-forms: binaries ## What planner and evictor do in each form of makew
 	$(BIN)/pytest -v tests/integration -m "form and not slow" $(ARGS)
 
 .PHONY: before-integration
-before-integration: setup #: `make test` without integration
+before-integration: setup $(TOOLS) #: `make test` without integration
 	$(MAKE) $(SIDE_BY_SIDE) $(CHECKS) binaries upstream-short protocol-test differential-test chart browser-test
 	$(MAKE) contract # which holds promised deadlines: nothing runs beside it
 
