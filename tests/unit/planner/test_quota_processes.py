@@ -20,13 +20,13 @@ from makeway.bus.messages import (
 from makeway.core.queues.quota import QuotaPlan
 from makeway.planner.quota.processes import (
     MOST_IDLE,
-    MOST_PAUSE,
     PASSING_TRIES,
     PATIENCE,
     EndedQuota,
     QuotaMemory,
     QuotaProcesses,
 )
+from makeway.planner.quota.waiting import MOST_PAUSE
 from unit.core.queue_building import World, queue, tree
 from unit.planner.building import NOW
 

@@ -16,7 +16,7 @@ from makeway.core.policy.document import Policy, QueueRules
 from makeway.core.policy.facts import PodFacts
 from makeway.core.policy.rules import RECLAIM
 from makeway.core.queues.tree import PreemptionPolicy, QueueTree
-from makeway.planner.commit.judge import removable_pods
+from makeway.planner.commit.removable import removable_pods
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.gang.result import GangPlan

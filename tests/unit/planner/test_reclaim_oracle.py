@@ -18,7 +18,7 @@ from makeway.bus.plan import NodeSelection
 from makeway.core.policy.facts import PodFacts
 from makeway.core.queues.reclaim import Reclaim, reclaims
 from makeway.core.queues.tree import PreemptionPolicy, QueueSpec, QueueTree
-from makeway.planner.commit.judge import removable_pods
+from makeway.planner.commit.removable import removable_pods
 from makeway.planner.plan.constraints.queues import QueueConstraints
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal

@@ -15,7 +15,7 @@ from makeway.bus.plan import NodeSelection
 from makeway.core.policy.document import Groups, Policy
 from makeway.core.policy.facts import PodFacts
 from makeway.core.queues.parsing import parse_queues
-from makeway.planner.commit.judge import removable_pods
+from makeway.planner.commit.removable import removable_pods
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan
 from makeway.planner.snapshot.changes import Adopt

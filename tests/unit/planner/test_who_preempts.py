@@ -16,7 +16,7 @@ from makeway.core.policy.document import Policy
 from makeway.core.policy.facts import PodFacts
 from makeway.core.policy.preemption import NAMESPACE_NAME, Labels, PartySelector, Preemption, PreemptionRule
 from makeway.core.queues.tree import QueueTree
-from makeway.planner.commit.judge import removable_pods
+from makeway.planner.commit.removable import removable_pods
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion, alike
 from makeway.planner.plan.gang.result import GangPlan

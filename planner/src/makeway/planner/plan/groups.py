@@ -30,6 +30,7 @@ from makeway.planner.plan.constraints.queues import GuaranteeMargin, QueueConstr
 from makeway.planner.plan.lost_work import Losses, LostWorkOf
 from makeway.planner.plan.planned_unit import FreedByUnit, PlannedUnit, by_domain
 from makeway.planner.plan.request import Question
+from makeway.planner.plan.surplus import surplus_pods
 from makeway.planner.plan.who_preempts import WhoPreempts
 from makeway.planner.snapshot.budgets import BudgetTable, Key
 from makeway.planner.snapshot.columns import Flags, Ints
@@ -437,23 +438,3 @@ class PlanGroups:
             if margin.taken(held) > margin.spare:
                 return f"{whole}, and queue {margin.queue.path} would be below its guarantee", NOT_EXEMPT
         return "", NOT_EXEMPT
-
-
-def surplus_pods(numbers: Ints, surplus: Ints) -> Flags:
-    """Return which pods leave without breaking their gang: on each node the least important ones of it.
-
-    `numbers`: int64[slots, M], groups by number, in the order of importance. O(slots · nodes · log slots).
-    """
-    gang = surplus[numbers] > 0
-    if not gang.any():
-        return gang
-    slots = numbers.shape[0]
-    key = np.where(gang, numbers, 0)
-    order = np.lexsort((-np.arange(slots)[:, None] * np.ones_like(numbers), key), axis=0)
-    ordered = np.take_along_axis(key, order, axis=0)
-    rank = np.zeros_like(ordered)
-    for slot in range(1, slots):
-        rank[slot] = np.where(ordered[slot] == ordered[slot - 1], rank[slot - 1] + 1, 0)
-    behind = np.empty_like(rank)
-    np.put_along_axis(behind, order, rank, axis=0)
-    return np.asarray(gang & (behind < surplus[numbers]))

@@ -1,12 +1,6 @@
 """The planner's core: which pods would have to go for a pod to fit, over all nodes at once.
 
 Pure: no await, logger, clock or client. The same input leads to the same answer, to the last UID.
-
-Nodes that their last pods decide: a first plan of a class reads no others there. Pods are reprieved in the
-order of importance. Where the last few of a node free enough, all before them find a place, whatever rules
-apply to them, and the node's score depends on none of them. So such a node costs the same however many pods
-it has. Not where more than the node's own pods decide, or all of them together: pods of groups, guarantees
-of queues, required affinity.
 """
 
 from __future__ import annotations
@@ -19,7 +13,7 @@ import numpy as np
 
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.resources import is_extended
-from makeway.planner.plan.batch import BATCH_NODES, NodeBatch, Overlay, overlay, widest_first, without
+from makeway.planner.plan.batch import BATCH_NODES, NodeBatch, overlay, widest_first, without
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.candidates import EvaluatedBatch, best_candidates
 from makeway.planner.plan.constraints.budgets import debits_before
@@ -30,8 +24,9 @@ from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, Allow
 from makeway.planner.plan.daemonset.planner import plan_daemonset
 from makeway.planner.plan.daemonset.text import NO_VICTIMS
 from makeway.planner.plan.eligibility import eligible, potential_nodes, ruled_out
-from makeway.planner.plan.evaluate import LAST, VictimLimits, evaluate, resource_room
+from makeway.planner.plan.evaluate import VictimLimits, evaluate, resource_room
 from makeway.planner.plan.groups import PlanGroups
+from makeway.planner.plan.last_pods import decided, last_pods
 from makeway.planner.plan.lost_work import ranking_by
 from makeway.planner.plan.node_scores import CHUNK_NODES, NodeScoreCache, ScoreInputs, helped_places
 from makeway.planner.plan.refusal import text as diagnosis
@@ -40,8 +35,7 @@ from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import NearestNode, Plan, PlanCandidate, PlanRefusal, Scope
 from makeway.planner.plan.who_preempts import who_preempts
 from makeway.planner.snapshot.bounds import RESOURCES
-from makeway.planner.snapshot.columns import BASE_RESOURCES, Flags, Ints
-from makeway.planner.snapshot.node_slots import NodeSlots
+from makeway.planner.snapshot.columns import BASE_RESOURCES, Ints
 from makeway.planner.snapshot.state import Snapshot
 
 UNMODELLED_AT_LEAST = 100
@@ -454,39 +448,3 @@ def modelled(snapshot: Snapshot, needs: Mapping[str, int]) -> tuple[dict[str, in
         else:
             left_out = (RESOURCES,)
     return modelled, "", left_out
-
-
-def last_pods(overlay: Overlay, rows: Ints, needs: Mapping[str, int], devices: frozenset[str]) -> NodeBatch:
-    """Return some nodes with their last pods alone: those that these are likely to decide. O(nodes).
-
-    On them half of the last pods would free enough, were they as large as the node's pods are on average: to
-    look at a node twice costs half as much again. No budget covers one of the last pods, since which pods
-    violate it depends on those before. Nodes that have no others are all returned, but none that the request
-    changes.
-    """
-    if overlay.in_flight_pods:
-        rows = rows[~np.isin(rows, [*overlay.in_flight_pods])]
-    batch = _with_last(overlay, rows)
-    columns = batch.columns
-    vector = columns.amounts(needs)
-    asked = np.flatnonzero(vector > 0)
-    lack = -resource_room(batch, asked, vector[asked][:, None], devices)
-    likely = (lack * (2.0 * columns.count / LAST) <= columns.requested[asked]).all(axis=0)
-    if len(overlay.snapshot.budgets):
-        likely &= ~columns.budgets.any(axis=0)
-    chosen = likely | (columns.count <= LAST)
-    return batch if chosen.all() else _with_last(overlay, rows[chosen])
-
-
-def _with_last(overlay: Overlay, rows: Ints) -> NodeBatch:
-    snapshot = overlay.snapshot
-    columns = NodeSlots.of(snapshot.columns, rows, LAST)
-    nothing = np.zeros((len(columns.resources), 1), np.int64)
-    order = columns.count - columns.depth + np.arange(columns.depth)[:, None]
-    return NodeBatch(columns, rows, snapshot.slots, nothing, nothing, order=order)
-
-
-def decided(evaluated: EvaluatedBatch) -> Flags:
-    """Return bool[M], on which nodes of `last_pods` the others make no difference to the score."""
-    found = evaluated.found
-    return (evaluated.batch.columns.count <= LAST) | found.helps | (found.fits & found.removable.any(axis=0))

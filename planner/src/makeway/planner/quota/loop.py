@@ -46,7 +46,6 @@ from makeway.planner.quota.decide import (
     still_needed,
 )
 from makeway.planner.quota.processes import (
-    Cause,
     EndedQuota,
     QuotaMemory,
     QuotaProcesses,
@@ -54,6 +53,7 @@ from makeway.planner.quota.processes import (
 )
 from makeway.planner.quota.telling import QuotaTelling, Tell
 from makeway.planner.quota.undone import in_vain
+from makeway.planner.quota.waiting import Cause
 from makeway.planner.recording.decisions import Decisions
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.failpoints import failpoint

@@ -22,7 +22,7 @@ from typing import Final
 
 from makeway.bus.control import ControlState, EnforcedQuota, SettledQuota
 from makeway.bus.messages import MAY_PASS, EvictionOrder, Outcome
-from makeway.bus.queue_report import OTHER_WAIT, QUOTA_WAITS, ProcessResult, QuotaWaiting
+from makeway.bus.queue_report import ProcessResult, QuotaWaiting
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.amounts import Amounts, looser, most_of, texts_of
 from makeway.core.queues.quota import QuotaObstacle, QuotaPlan
@@ -30,19 +30,7 @@ from makeway.core.queues.quota_order import unenforced
 from makeway.core.queues.timers import Timer, Timers, TimerSettings, is_raised, unfinished
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.planner.quota.decide import NAMESPACE_MODE, NO_QUEUE_GATE
-
-RETRY: Final = timedelta(seconds=2)
-"""Before a process plans again whose order did not do what it should; doubled with every further one."""
-
-MOST_PAUSE: Final = timedelta(minutes=1)
-"""The longest such pause."""
-
-MOST_WAIT: Final = timedelta(minutes=15)
-"""The longest wait that an outcome may name: longer than the windows of all caps."""
-
-_JUDGED_ONE_BY_ONE: Final = frozenset({"incomplete", "victim-spared"})
-"""Reasons of outcomes whose victims say why each of them stayed."""
-
+from makeway.planner.quota.waiting import RETRY, Cause, cause_of, tries_again
 
 MOST_IDLE: Final = 100
 """Orders in a row that evict no pod, though each shows of further pods that they stay, after which a process
@@ -59,54 +47,6 @@ just started, or not have answered in time."""
 PATIENCE: Final = timedelta(minutes=15)
 """How long a process waits for those of queues below its own whose orders cannot be read or written. Where
 those wait for something themselves, it waits as long as they do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Something that keeps a process from going on: a constant in kebab-case, and a sentence with numbers.
-
-    `until`: when it will have passed, where that is known. `room`: how many pods may go then, 0 where that is
-    not known.
-    """
-
-    reason: str
-    message: str
-    until: datetime | None = None
-    room: int = 0
-
-
-def cause_of(outcome: Outcome | None, *, moved: bool) -> Cause | None:
-    """Return what of an order's end may pass; None where nothing does.
-
-    `moved`: pods went, or it was learned of some that they stay. An order that moved nothing is no obstacle
-    by itself: what stands in the way for good is known of each pod, which the next plan leaves out.
-    """
-    if outcome is None:
-        return Cause("no-evictor", "no evictor carried the order out in time")
-    if outcome.result == "succeeded" or (moved and outcome.reason in _JUDGED_ONE_BY_ONE):
-        return None
-    failed = next((one for one in outcome.victims if one.result == "failed"), None)
-    if outcome.reason in _JUDGED_ONE_BY_ONE and failed is not None:
-        reason, said = failed.reason, f"{failed.namespace}/{failed.name}: {failed.message}"
-    else:
-        reason, said = outcome.reason, outcome.message
-    reason = reason or outcome.result
-    return Cause(
-        reason if reason in QUOTA_WAITS else OTHER_WAIT,
-        f"the order was {outcome.result} ({reason})" + (f": {said}" if said else ""),
-        outcome.retry_at,
-        outcome.room,
-    )
-
-
-def tries_again(cause: Cause, tried: int, now: datetime) -> datetime:
-    """Return when to try again. `tried`: how often in a row this has not helped.
-
-    A time that is over already, as of an evictor whose clock is behind, says nothing.
-    """
-    if cause.until is not None and cause.until > now:
-        return max(now + RETRY, min(cause.until, now + MOST_WAIT))
-    return now + min(RETRY * (1 << min(tried, 10)), MOST_PAUSE)
 
 
 @dataclass(frozen=True, slots=True)
