@@ -108,3 +108,22 @@ def test_no_public_class_has_the_name_of_another() -> None:
 
     assert len(places) > 400
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+def test_no_file_of_the_product_has_more_than_450_lines_and_no_class_more_than_300() -> None:
+    python = {path: path.read_text() for path in ROOT.glob("*/src/**/*.py")}
+    go = {
+        path: path.read_text()
+        for path in ROOT.glob("plugin/**/*.go")
+        if not path.name.endswith(("_test.go", "_gen.go"))
+    }
+
+    assert len(python) > 300
+    assert len(go) > 50
+    assert [str(path) for path, text in (python | go).items() if text.count("\n") > 450] == []
+    assert [
+        f"{path}: {one.name}"
+        for path, text in python.items()
+        for one in ast.walk(ast.parse(text))
+        if isinstance(one, ast.ClassDef) and (one.end_lineno or 0) - one.lineno + 1 > 300
+    ] == []

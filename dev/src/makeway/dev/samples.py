@@ -2,7 +2,7 @@
 
 `minimal` has the required fields alone, `full` every field, with text that encoders differ about. They are
 written by hand, in any form of JSON; `make reference` writes them as `codec.encode` does. `MALFORMED` is what
-both sides must refuse, each for the reason that stands first.
+both sides must refuse, each for the first of its reasons.
 """
 
 from __future__ import annotations

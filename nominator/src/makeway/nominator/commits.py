@@ -43,7 +43,7 @@ _log = structlog.get_logger()
 
 
 ORPHAN_AFTER: Final = timedelta(seconds=5)
-"""How long a nomination without an order stands before it is looked at: its order may be about to be read."""
+"""How old a nomination without an order is before it is looked at: its order may be about to be read."""
 
 NODE_AGAIN: Final = timedelta(seconds=5)
 """How long after its room was made, and between two looks, the node of a pod that is not bound is read."""

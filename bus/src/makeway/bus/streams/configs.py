@@ -83,7 +83,7 @@ def stream_configs(subjects: Subjects, replicas: int = 1) -> list[dict[str, Any]
         # Every plan and refusal, so the bulk of the bytes: a few KiB each. A pod that is refused every minute
         # for three days must not push out all others.
         stream(subjects.decisions_stream, subjects.decisions, days=3, mebibytes=512, each=100),
-        # The last word stands until there is another, however long ago it was said. One message, of 1 MiB at
+        # The last word counts until there is another, however long ago it was said. One message, of 1 MiB at
         # most; the rest is for the moment in which one replaces another.
         stream(subjects.control_stream, subjects.control, days=0, mebibytes=4, each=1),
         # For people to look at; a flood of rubbish must not fill the disk. The newest are kept. A subject a

@@ -283,7 +283,7 @@ def _meaningless(where: str, queue: str = "") -> str:
 
 
 def check(root: QueueSpec, places: Mapping[str, str], document: Document[QueuesFile]) -> list[Problem]:
-    """Return what is wrong with a tree; `places` says where in the file each queue stands. O(queues)."""
+    """Return what is wrong with a tree; `places` says where in the file each queue is. O(queues)."""
     checking = _Checking(places, document)
     checking.guaranteed(root, ROOT, {})
     for child in root.children:
@@ -323,16 +323,16 @@ class _Checking:
     def default(self, default: QueueSpec) -> None:
         """Check that every pod can fall back on root.default."""
         where = self._places[DEFAULT_PATH]
-        everybody = f"{DEFAULT_PATH} takes the pods that name no other queue"
+        others = f"{DEFAULT_PATH} takes the pods that name no other queue"
         if default.children:
             remedy = "move them to another queue"
             self.problems.append(
-                self._document.problem(f"{where}.queues", f"are below {DEFAULT_PATH}; {everybody}", remedy)
+                self._document.problem(f"{where}.queues", f"are below {DEFAULT_PATH}; {others}", remedy)
             )
         if default.namespaces:
             remedy = 'leave it out, or write ["*"]'
             self.problems.append(
-                self._document.problem(f"{where}.namespaces", f"is too few: {everybody}", remedy)
+                self._document.problem(f"{where}.namespaces", f"is too few: {others}", remedy)
             )
 
     def _against_maximum(

@@ -1,6 +1,6 @@
 """Why a pod of the cluster is pending, and what would unblock it. Pure.
 
-The smallest changes are told, each checked by judging the pod again with it; what is not found to help is
+The smallest changes are named, each checked by judging the pod again with it; what is not found to help is
 never given. Where no single change helps, one that lifts a whole obstacle is taken for granted and another is
 looked for beside it.
 """
@@ -46,7 +46,7 @@ FINDERS: Final[tuple[Finder, ...]] = (
     pod_changes.tolerating,
     cluster_changes.further_node,
 )
-"""In the order in which they are told: what asks least of others first."""
+"""In the order in which they are named: what asks least of others first."""
 
 
 def asked_about(

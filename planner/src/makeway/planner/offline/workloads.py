@@ -132,7 +132,7 @@ def pods_of_daemonset(
 ) -> Iterator[dict[str, Any]]:
     """Return a pod for each node, in the order of their names, as if none of them were there yet.
 
-    `meta`: the DaemonSet's metadata, with a name; `uid`: its own or one that stands in. Raises
+    `meta`: the DaemonSet's metadata, with a name; `uid`: its own or a substitute. Raises
     msgspec.MsgspecError where the template is no pod's.
     """
     pod = copy.deepcopy(template)

@@ -96,7 +96,7 @@ REFUSED_PAUSE_SECONDS = 600.0
 _log = structlog.get_logger()
 
 DISCOVERY_SECONDS: Final = 300.0
-"""How often it is asked what is served: an upgrade or an installation may bring it, and it may go."""
+"""How often it is asked what is served: an upgrade or an installation may bring it or remove it."""
 
 RETRY_SECONDS: Final = 5.0
 """How long to wait where discovery does not answer."""
@@ -204,7 +204,7 @@ class BudgetFeed(Feed[PodDisruptionBudget]):
 
 
 class NamespaceFeed(Feed[Namespace]):
-    """Namespaces, by name; kube-system's UID says whether this still is the same cluster."""
+    """Namespaces, by name; kube-system's UID shows that this still is the same cluster."""
 
     def __init__(self, snapshot: Snapshot, metrics: PlannerMetrics, cluster_uid: str) -> None:
         super().__init__(snapshot, metrics, "namespaces")

@@ -290,7 +290,7 @@ def margins_of(
 ) -> tuple[GuaranteeMargin, ...]:
     """Return the guarantees, outside the preemptor's own queues, that victims could break.
 
-    Those of one node, with what goes with them, or, `of_group`, those of any number of nodes.
+    Those of one node, with what is evicted with them, or, `of_group`, those of any number of nodes.
     """
     tree, own = snapshot.queues.tree, snapshot.queues.queue_of(question.preemptor)
     if tree is None or own is None:

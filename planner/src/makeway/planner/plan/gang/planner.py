@@ -284,7 +284,7 @@ def refused(
 
 
 def _closed(models: Sequence[Model]) -> str:
-    """Say what keeps racks or zones closed to members, and how many pods may go for it; else empty."""
+    """Say what keeps racks or zones closed to members, and how many may be evicted for it; else empty."""
     reasons = {
         rule.reason
         for model in models

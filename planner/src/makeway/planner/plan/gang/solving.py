@@ -294,7 +294,7 @@ def _may_begin_anew(model: Model, rules: list[AffinityRule], there: list[int]) -
 def one_each(model: Model, nodes: tuple[int, ...], objective: tuple[GroupTerm, ...]) -> Draft | None:
     """Return a plan than which none is cheaper, one member on each of its nodes; None where none is known.
 
-    `nodes`: on which a member has room with all gone that may go. O(resources · slots · nodes).
+    `nodes`: on which a member has room without all that is removable. O(resources · slots · nodes).
     """
     if len(model.counts) > 1 or len(nodes) < model.must:
         return None

@@ -32,7 +32,7 @@ COLUMNS: Final = 2048
 class Stairs:
     """The prices of one run, by terms of the objective that add up.
 
-    `room`: int64[R, N]; `_emptied_room`, with all gone that may go. `placing`: what members ask of one
+    `room`: int64[R, N]; `_emptied_room`, without all that is removable. `placing`: what members ask of one
     another. `shared` counts what changes nodes' prices from elsewhere. `going`: victims so far. `elements`:
     how much was looked at. No victim has a priority above `level`; `strict`: no budget is violated.
     """
@@ -142,7 +142,7 @@ class Stairs:
             rooms[domains] -= more
 
     def may_fit(self, cls: int, nodes: Ints) -> Flags:
-        """Report on which nodes a member more has the resources with all gone that may go; bool[M].
+        """Report on which nodes a member more has the resources without all that is removable; bool[M].
 
         A bound: rules and budgets are not looked at. O(resources · nodes).
         """

@@ -323,7 +323,7 @@ class LabelColumns:
         return np.zeros(numbers.size, np.int64) if column is None else column.numbers[numbers]
 
     def value(self, key: str, number: int) -> str:
-        """Return the value that a number of `of` stands for; empty for NONE."""
+        """Return the value of a number of `of`; empty for NONE."""
         return (self._columns[key].values.value(number) or "") if number != NONE else ""
 
 
