@@ -15,7 +15,7 @@ from unit.evictor.building import NOW, a_pod, changed, make_order, make_victim
 from unit.evictor.test_group_orders import GroupWorld, group_order, on
 from unit.evictor.test_hard_budgets import hard
 from unit.evictor.test_quota_orders import quota_order
-from unit.evictor.test_service import World, results, running
+from unit.evictor.test_service import World, running
 
 WRITES = ("mark", "dry_run", "delete", "evict")
 
@@ -75,9 +75,8 @@ async def test_a_victim_that_is_written_before_each_write_goes_within_seconds() 
     world = World(*running("a"))
     written = Written(world, "a")
 
-    outcome = await world.carry_out(make_order("a"))
+    await world.ends(make_order("a"), "succeeded", victims={"a": "deleted"})
 
-    assert (outcome.result, results(outcome)) == ("succeeded", {"a": "deleted"})
     assert (world.clock.now() - NOW).total_seconds() < 2
     assert written.written == SAME + 2  # two conflicts, then mark and delete
     assert world.metric("makeway_evictor_retries_total", operation="evict", reason="conflict") == SAME
@@ -91,9 +90,8 @@ async def test_a_victim_whose_queue_is_written_anew_each_time_goes_as_well() -> 
 
     Written(world, "a", relabel)
 
-    outcome = await world.carry_out(make_order("a"))
+    await world.ends(make_order("a"), "succeeded")
 
-    assert outcome.result == "succeeded"
     assert world.metric("makeway_evictor_retries_total", operation="evict", reason="conflict") == CHANGING
 
 
@@ -101,9 +99,8 @@ async def test_a_victim_with_a_hard_budget_is_evicted_by_its_uid_as_well() -> No
     world = hard(World(*running("a")))
     Written(world, "a")
 
-    outcome = await world.carry_out(make_order("a"))
+    await world.ends(make_order("a"), "succeeded", deletes=[])
 
-    assert (outcome.result, world.cluster.deletes()) == ("succeeded", [])
     assert world.cluster.evictions()
 
 
@@ -131,9 +128,8 @@ async def test_a_pod_that_is_protected_between_two_conflicts_stays() -> None:
 
     Written(world, "a", protect)
 
-    outcome = await world.carry_out(make_order("a"))
+    await world.ends(make_order("a"), "refused", "victim-spared")
 
-    assert (outcome.result, outcome.reason) == ("refused", "victim-spared")
     assert world.cluster.pods["a"].metadata.deletion_timestamp is None
 
 
@@ -145,7 +141,6 @@ async def test_another_pod_of_the_name_is_not_deleted_however_many_conflicts_cam
 
     Written(world, "a", recreate)
 
-    outcome = await world.carry_out(make_order(make_victim("a")))
+    await world.ends(make_order(make_victim("a")), victims={"a": "gone"})
 
-    assert results(outcome) == {"a": "gone"}
     assert world.cluster.pods["a"].metadata.deletion_timestamp is None

@@ -86,6 +86,7 @@ def on(name: str, node: str, **changes: Any) -> Victim:
 
 
 VICTIMS = (on("a", "n1"), on("b", "n1"), on("c", "n2"))
+WHOLE = group_order(*VICTIMS)
 
 
 class GroupWorld(World):
@@ -106,7 +107,7 @@ class GroupWorld(World):
             self.cluster.nodes[node] = Node(metadata=Metadata(name=node, uid=f"{node}-uid"))
 
     async def order(self, order: EvictionOrder | None = None, deliveries: int = 1) -> Outcome:
-        return await self.carry_out(order or group_order(*VICTIMS), deliveries)
+        return await self.carry_out(order or WHOLE, deliveries)
 
     def nominated(self) -> list[str | None]:
         found = [name for name in self.cluster.pods if name.startswith("train-")]
@@ -119,10 +120,9 @@ class GroupWorld(World):
 async def test_all_victims_on_all_nodes_go_and_the_group_hears_of_it() -> None:
     world = GroupWorld()
 
-    outcome = await world.order()
+    outcome = await world.ends(WHOLE, victims={"a": "deleted", "b": "deleted", "c": "deleted"})
 
     assert (outcome.result, outcome.kind, outcome.preemptor_uid) == ("succeeded", "group", "train-uid")
-    assert results(outcome) == {"a": "deleted", "b": "deleted", "c": "deleted"}
     assert world.nominated() == ["n1", "n2"]
     about = {(event.about.kind, event.about.name): event for event in world.recorded}
     assert about["PodGroup", "train"].reason == "RoomMade"
@@ -193,9 +193,8 @@ async def test_units_go_whole_before_single_pods() -> None:
     world.cluster.groups[GroupKey("default", "g")] = unit_record()
     victims = (*VICTIMS, on("u", "n1", unit=unit), on("v", "far", unit=unit))
 
-    outcome = await world.order(group_order(*victims))
+    await world.ends(group_order(*victims), "succeeded")
 
-    assert outcome.result == "succeeded"
     assert sorted(world.cluster.deletes()[:2]) == ["u", "v"]
 
 
@@ -214,9 +213,8 @@ async def test_the_marks_of_single_pods_prove_as_well_what_a_watch_has_of_a_unit
     world.cluster.followed = followed
     units = (on("u", "n1", unit=unit), on("v", "far", unit=unit))
 
-    outcome = await world.order(group_order(*units, *VICTIMS))
+    await world.ends(group_order(*units, *VICTIMS), "succeeded")
 
-    assert outcome.result == "succeeded"
     assert asked[-1] > 50
     assert ("list_pods", "default") not in world.cluster.calls
 
@@ -225,11 +223,8 @@ async def test_what_admission_refuses_of_one_victim_keeps_all_and_takes_every_no
     world = GroupWorld()
     world.cluster.always_fail("dry_run", "b", DENIED)
 
-    outcome = await world.order()
+    outcome = await world.ends(WHOLE, "failed", "delete-refused", says="policy keep says no", deletes=[])
 
-    assert (outcome.result, outcome.reason) == ("failed", "delete-refused")
-    assert "policy keep says no" in outcome.message
-    assert world.cluster.deletes() == []
     assert not any(world.cluster.is_marked(name) for name in "abc")
     assert world.nominated() == [None, None]
     assert outcome.rollback is not None
@@ -245,10 +240,10 @@ async def test_a_failure_in_mid_flight_stops_the_rest_and_is_told_with_what_has_
     world.cluster.always_fail("delete", "c", DENIED)
     world.cluster.slow["delete", "b"] = 20
 
-    outcome = await world.order()
+    await world.ends(
+        WHOLE, "failed", "delete-refused", victims={"a": "deleted", "b": "deleted", "c": "failed"}
+    )
 
-    assert (outcome.result, outcome.reason) == ("failed", "delete-refused")
-    assert results(outcome) == {"a": "deleted", "b": "deleted", "c": "failed"}
     assert not world.cluster.is_marked("c")
     assert world.nominated() == [None, None]
     notes = {event.note for event in world.recorded}
@@ -259,9 +254,8 @@ async def test_no_victim_is_begun_after_one_that_failed() -> None:
     world = GroupWorld()
     world.cluster.always_fail("delete", "a", DENIED)
 
-    outcome = await world.order()
+    await world.ends(WHOLE, victims={"a": "failed", "b": "notAttempted", "c": "notAttempted"})
 
-    assert results(outcome) == {"a": "failed", "b": "notAttempted", "c": "notAttempted"}
     assert not any(world.cluster.is_marked(name) for name in "abc")
 
 
@@ -347,29 +341,29 @@ async def test_members_above_those_that_must_be_placed_may_be_missing_where_no_v
     world = GroupWorld(members=3)
     world.cluster.remove("train-3")
 
-    outcome = await world.order(group_order(*VICTIMS, count=3, must_place=2))
-
-    assert outcome.result == "succeeded"
+    await world.ends(group_order(*VICTIMS, count=3, must_place=2), "succeeded")
 
 
 async def test_no_victim_goes_for_a_member_that_does_not_wait_any_more() -> None:
     world = GroupWorld(running("d", "n3"), members=3)
     world.cluster.remove("train-3")
 
-    outcome = await world.order(group_order(*VICTIMS, on("d", "n3"), count=3, must_place=2))
+    outcome = await world.ends(
+        group_order(*VICTIMS, on("d", "n3"), count=3, must_place=2),
+        "cancelled",
+        "members-missing",
+        deletes=[],
+    )
 
-    assert (outcome.result, outcome.reason) == ("cancelled", "members-missing")
     assert outcome.message == "no member waits for node n3 any more"
-    assert world.cluster.deletes() == []
 
 
 async def test_a_victim_that_was_made_anew_under_its_name_stays() -> None:
     world = GroupWorld()
     world.cluster.put(a_pod("b").uid("b-second-uid").on("n1").build())
 
-    outcome = await world.order()
+    await world.ends(WHOLE, victims={"a": "deleted", "b": "gone", "c": "deleted"})
 
-    assert results(outcome) == {"a": "deleted", "b": "gone", "c": "deleted"}
     assert "b" not in world.cluster.deletes()
 
 
@@ -377,10 +371,8 @@ async def test_a_victim_that_moved_refuses_the_order() -> None:
     world = GroupWorld()
     world.cluster.put(running("b", "n2"))
 
-    outcome = await world.order()
+    await world.ends(WHOLE, "refused", "victim-spared", says="the pod runs on n2, the order is for n1")
 
-    assert (outcome.result, outcome.reason) == ("refused", "victim-spared")
-    assert "the pod runs on n2, the order is for n1" in outcome.message
     assert world.cluster.deletes() == world.cluster.marks() == []
 
 
@@ -388,21 +380,16 @@ async def test_a_pod_of_the_group_itself_is_no_victim() -> None:
     mate = changed(running("d", "n1"), "spec", scheduling_group=SchedulingGroup(pod_group_name="train"))
     world = GroupWorld(mate)
 
-    outcome = await world.order(group_order(*VICTIMS, on("d", "n1")))
+    outcome = await world.ends(group_order(*VICTIMS, on("d", "n1")), reason="victim-spared", deletes=[])
 
-    assert outcome.reason == "victim-spared"
     assert {one.reason for one in outcome.victims if one.name == "d"} == {"pod-group"}
-    assert world.cluster.deletes() == []
 
 
 async def test_the_groups_priority_counts_and_not_what_the_order_says() -> None:
     world = GroupWorld()
     set_group(priority=0)(world)
 
-    outcome = await world.order()
-
-    assert outcome.reason == "victim-spared"
-    assert world.cluster.deletes() == []
+    await world.ends(WHOLE, reason="victim-spared", deletes=[])
 
 
 def without(**fields: Any) -> EvictionOrder:
@@ -435,9 +422,8 @@ async def test_an_order_that_is_none_for_a_group_reads_nothing(order: EvictionOr
         assert gang.incomplete(order)
         return
 
-    outcome = await world.order(order)
+    outcome = await world.ends(order, "refused", "incomplete-order")
 
-    assert (outcome.result, outcome.reason) == ("refused", "incomplete-order")
     assert outcome.reason in NEVER_ORDERED
     assert world.cluster.calls == []
 
@@ -447,9 +433,8 @@ async def test_a_members_name_or_node_that_is_no_name_reads_nothing(part: str) -
     members = tuple(replace(one, **{part: "a/b"}) for one in MEMBERS)
     world = GroupWorld()
 
-    outcome = await world.order(without(members=members))
+    await world.ends(without(members=members), "refused", "invalid-name")
 
-    assert (outcome.result, outcome.reason) == ("refused", "invalid-name")
     assert world.cluster.calls == []
 
 
@@ -457,9 +442,8 @@ async def test_reads_that_take_too_long_are_made_again() -> None:
     world = GroupWorld()
     world.cluster.before("dry_run", "c", lambda: world.cluster.before("get_pod", "b", slowly(world)))
 
-    outcome = await world.order()
+    await world.ends(WHOLE, "succeeded")
 
-    assert outcome.result == "succeeded"
     first = world.places("delete")[0]
     since = world.cluster.calls[world.places("dry_run")[-1] : first]
     assert since.count(("get_pod", "a")) == 2
@@ -494,11 +478,9 @@ async def test_an_order_whose_victims_cannot_be_read_within_a_second_is_given_up
     for _ in range(20):
         world.cluster.before("get_pod", "b", slowly(world))
 
-    outcome = await world.order()
+    outcome = await world.ends(WHOLE, "failed", "reads-too-slow", deletes=[])
 
-    assert (outcome.result, outcome.reason) == ("failed", "reads-too-slow")
     assert outcome.message == "it took 1.5 s to read 3 victims, at most 1 s"
-    assert world.cluster.deletes() == []
     assert world.nominated() == [None, None]
 
 
@@ -517,9 +499,8 @@ async def test_a_process_that_was_stopped_after_the_barrier_reads_all_victims_ag
     for _ in range(40):
         world.cluster.before("read_brake", "", stop)
 
-    outcome = await world.order()
+    await world.ends(WHOLE, "succeeded")
 
-    assert outcome.result == "succeeded"
     assert stopped
     between = world.cluster.calls[stopped[0] : world.places("delete")[0]]
     assert {("get_pod", name) for name in "abc"} <= set(between)
@@ -537,11 +518,13 @@ async def test_what_an_earlier_delivery_deleted_is_not_deleted_again() -> None:
     world.cluster.leave("a")
     world.cluster.remove("c")
 
-    outcome = await world.order(deliveries=2)
-
-    assert outcome.result == "succeeded"
-    assert results(outcome) == {"a": "terminating", "b": "deleted", "c": "gone"}
-    assert world.cluster.deletes() == ["b"]
+    await world.ends(
+        WHOLE,
+        "succeeded",
+        deletes=["b"],
+        victims={"a": "terminating", "b": "deleted", "c": "gone"},
+        deliveries=2,
+    )
 
 
 async def test_what_an_earlier_delivery_left_of_a_unit_goes_though_a_pod_has_joined_it() -> None:
@@ -552,10 +535,12 @@ async def test_what_an_earlier_delivery_left_of_a_unit_goes_though_a_pod_has_joi
         BEGUN, units=(BegunUnit(unit=unit, first="p-uid", priority=0),)
     )
 
-    outcome = await world.order(group_order(on("p", "n1", unit=unit), on("q", "n2", unit=unit)), deliveries=2)
-
-    assert outcome.result == "succeeded"
-    assert results(outcome) == {"p": "gone", "q": "deleted"}
+    await world.ends(
+        group_order(on("p", "n1", unit=unit), on("q", "n2", unit=unit)),
+        "succeeded",
+        victims={"p": "gone", "q": "deleted"},
+        deliveries=2,
+    )
 
 
 @pytest.mark.parametrize(("change", "reason"), GONE)
@@ -573,10 +558,12 @@ async def test_what_an_earlier_delivery_left_of_a_unit_goes_though_the_group_doe
     order = group_order(
         on("p", "n1", unit=unit), on("q", "n2", unit=unit), on("r", "n9", unit=unit), on("a", "n1")
     )
-    outcome = await world.order(order, deliveries=2)
-
-    assert outcome.reason == reason
-    assert results(outcome) == {"p": "gone", "q": "deleted", "r": "deleted", "a": "notAttempted"}
+    await world.ends(
+        order,
+        reason=reason,
+        victims={"p": "gone", "q": "deleted", "r": "deleted", "a": "notAttempted"},
+        deliveries=2,
+    )
 
 
 async def test_what_is_left_of_a_unit_goes_where_a_member_is_missing_after_its_first_delete() -> None:
@@ -591,10 +578,12 @@ async def test_what_is_left_of_a_unit_goes_where_a_member_is_missing_after_its_f
 
     world.cluster.before("delete", "u0", lose_a_member)
 
-    outcome = await world.order(group_order(*(on(name, "n1", unit=unit) for name in names), on("c", "n2")))
+    await world.ends(
+        group_order(*(on(name, "n1", unit=unit) for name in names), on("c", "n2")),
+        reason="members-missing",
+        victims=dict.fromkeys(names, "deleted") | {"c": "notAttempted"},
+    )
 
-    assert outcome.reason == "members-missing"
-    assert results(outcome) == dict.fromkeys(names, "deleted") | {"c": "notAttempted"}
     assert not world.cluster.is_marked("c")
 
 
@@ -627,9 +616,7 @@ async def test_the_mode_of_the_groups_namespace_holds() -> None:
     world = GroupWorld()
     world.policy = Policy(namespace_modes={"default": "observe"})
 
-    outcome = await world.order()
-
-    assert (outcome.result, outcome.reason) == ("refused", "mode-observe")
+    await world.ends(WHOLE, "refused", "mode-observe")
 
 
 async def test_what_the_breaker_has_against_the_group_holds() -> None:
@@ -643,10 +630,8 @@ async def test_pods_with_hard_budgets_go_one_by_one_before_the_others() -> None:
     world = GroupWorld()
     world.policy = Policy(disruption_budgets="hard", hard_budget_namespaces=("default",))
 
-    outcome = await world.order()
+    await world.ends(WHOLE, "succeeded", deletes=[])
 
-    assert outcome.result == "succeeded"
-    assert world.cluster.deletes() == []
     assert sorted(world.cluster.evictions()) == ["a", "b", "c"]
 
 
@@ -683,9 +668,8 @@ async def test_a_victim_that_the_list_of_its_node_lacks_is_read_by_itself() -> N
     others = [running(f"o{number}", "n1") for number in range(4 * len(victims) - 1)]
     world = GroupWorld(*others, *(running(victim.name, "n1") for victim in victims))
 
-    outcome = await world.order(group_order(*victims, on("c", "n2")))
+    await world.ends(group_order(*victims, on("c", "n2")), "succeeded")
 
-    assert outcome.result == "succeeded"
     assert ("list_pods", "default/n1") in read_before_the_first_mark(world)
     assert ("get_pod", "v4-n1") in read_before_the_first_mark(world)
 
@@ -715,9 +699,8 @@ async def test_re_checks_of_many_victims_share_one_look_at_the_members() -> None
     victims = [on(f"v{number}", "n1") for number in range(60)]
     world = GroupWorld(*(running(victim.name, "n1") for victim in victims))
 
-    outcome = await world.order(group_order(*VICTIMS, *victims))
+    await world.ends(group_order(*VICTIMS, *victims), "succeeded")
 
-    assert outcome.result == "succeeded"
     assert world.cluster.calls.count(("get_pod", "train-1")) <= 4
 
 

@@ -76,10 +76,7 @@ def world_of(*pods: Pod, group: GroupRecord | None = None) -> World:
 async def test_a_unit_is_deleted_with_its_pods_on_other_nodes() -> None:
     world = world_of(member("a"), member("b", "node-b"))
 
-    outcome = await world.carry_out(unit_order("a", "b"))
-
-    assert outcome.result == "succeeded"
-    assert results(outcome) == {"a": "deleted", "b": "deleted"}
+    await world.ends(unit_order("a", "b"), "succeeded", victims={"a": "deleted", "b": "deleted"})
 
 
 async def test_every_pod_and_group_is_read_before_the_first_delete() -> None:
@@ -109,9 +106,8 @@ async def test_pods_of_a_namespace_that_is_followed_are_not_listed() -> None:
     world = world_of(member("a"), member("b", "node-b"))
     asked = follow(world)
 
-    outcome = await world.carry_out(unit_order("a", "b"))
+    await world.ends(unit_order("a", "b"), "succeeded")
 
-    assert outcome.result == "succeeded"
     assert ("list_pods", "default") not in world.cluster.calls
     marks = [int(world.cluster.pods[name].metadata.resource_version) for name in ("a", "b")]
     assert asked[0] == 0
@@ -123,11 +119,10 @@ async def test_a_pod_that_came_while_the_unit_was_marked_keeps_it() -> None:
     follow(world)
     world.cluster.before("dry_run", "b", lambda: leave_out(world))
 
-    outcome = await world.carry_out(unit_order("a", "b"))
+    await world.ends(
+        unit_order("a", "b"), "refused", "unit-incomplete", says="the order leaves default/c out", deletes=[]
+    )
 
-    assert (outcome.result, outcome.reason) == ("refused", "unit-incomplete")
-    assert "the order leaves default/c out" in outcome.message
-    assert world.cluster.deletes() == []
     assert not world.cluster.is_marked("a")
 
 
@@ -147,10 +142,7 @@ async def test_a_watch_that_has_not_seen_the_marks_proves_nothing() -> None:
     world.cluster.followed = lambda namespace, since: None if since else before
     world.cluster.before("dry_run", "b", lambda: leave_out(world))
 
-    outcome = await world.carry_out(unit_order("a", "b"))
-
-    assert (outcome.result, outcome.reason) == ("refused", "unit-incomplete")
-    assert world.cluster.deletes() == []
+    await world.ends(unit_order("a", "b"), "refused", "unit-incomplete", deletes=[])
 
 
 async def test_a_watch_that_has_heard_nothing_since_marks_of_a_second_ago_proves_nothing() -> None:
@@ -165,10 +157,7 @@ async def test_a_watch_that_has_heard_nothing_since_marks_of_a_second_ago_proves
 
     world.cluster.before("dry_run", "b", come_late)
 
-    outcome = await world.carry_out(unit_order("a", "b"))
-
-    assert (outcome.result, outcome.reason) == ("refused", "unit-incomplete")
-    assert world.cluster.deletes() == []
+    await world.ends(unit_order("a", "b"), "refused", "unit-incomplete", deletes=[])
 
 
 async def test_a_unit_of_one_pod_is_held_against_a_list() -> None:
@@ -178,10 +167,7 @@ async def test_a_unit_of_one_pod_is_held_against_a_list() -> None:
     world.cluster.followed = lambda namespace, since: before
     leave_out(world)
 
-    outcome = await world.carry_out(unit_order("a"))
-
-    assert (outcome.result, outcome.reason) == ("refused", "unit-incomplete")
-    assert world.cluster.deletes() == []
+    await world.ends(unit_order("a"), "refused", "unit-incomplete", deletes=[])
 
 
 def leave_out(world: World) -> None:
@@ -285,10 +271,8 @@ async def test_what_the_api_server_refuses_of_one_pod_keeps_all_of_them(
         world.policy = Policy(disruption_budgets="hard")
     world.cluster.always_fail("dry_run", "b", error)
 
-    outcome = await world.carry_out(unit_order("a", "b"))
+    await world.ends(unit_order("a", "b"), "failed", reason, says=str(error))
 
-    assert (outcome.result, outcome.reason) == ("failed", reason)
-    assert str(error) in outcome.message
     assert (world.cluster.deletes(), world.cluster.evictions()) == ([], [])
     assert not world.cluster.is_marked("a")
     assert not world.cluster.is_marked("b")
@@ -305,19 +289,13 @@ async def test_no_deletion_is_tried_where_no_pods_go_together() -> None:
 async def test_an_order_that_names_a_pod_of_a_unit_alone_deletes_nothing() -> None:
     world = world_of(member("a"), member("b", "node-b"))
 
-    outcome = await world.carry_out(make_order("a"))
-
-    assert outcome.result == "refused"
-    assert "the order names it alone" in outcome.message
-    assert world.cluster.deletes() == []
+    await world.ends(make_order("a"), "refused", says="the order names it alone", deletes=[])
 
 
 async def test_a_pod_of_a_group_of_mode_single_goes_alone_at_the_priority_of_its_group() -> None:
     world = world_of(member("a", priority=5000), member("b", "node-b"), group=record(whole=False))
 
-    outcome = await world.carry_out(make_order("a"))
-
-    assert (outcome.result, world.cluster.deletes()) == ("succeeded", ["a"])
+    await world.ends(make_order("a"), "succeeded", deletes=["a"])
 
 
 async def test_a_quota_never_breaks_a_unit() -> None:
@@ -337,18 +315,14 @@ async def test_pods_of_a_unit_that_are_pending_or_leaving_need_not_stand_in_the_
     )
     world = world_of(member("a"), member("b", None), leaving)
 
-    outcome = await world.carry_out(unit_order("a"))
-
-    assert outcome.result == "succeeded"
+    await world.ends(unit_order("a"), "succeeded")
 
 
 async def test_once_a_pod_of_it_has_gone_the_rest_of_a_unit_goes_whatever_its_group_says() -> None:
     world = world_of(member("a"), member("b", "node-b"))
     world.cluster.before("delete", "a", lambda: remove_group(world))
 
-    outcome = await world.carry_out(unit_order("a", "b"))
-
-    assert results(outcome) == {"a": "deleted", "b": "deleted"}
+    await world.ends(unit_order("a", "b"), victims={"a": "deleted", "b": "deleted"})
 
 
 def replace_deleted(world: World) -> None:
@@ -370,20 +344,19 @@ async def test_what_is_left_of_a_unit_goes_though_its_evictor_died_and_the_group
     world.records.begun_orders["ord-1"] = BEGUN
     change(world)
 
-    outcome = await world.carry_out(unit_order("a", "b", "c"), deliveries=2)
-
-    assert outcome.result == "succeeded"
-    assert results(outcome) == {"a": "gone", "b": "deleted", "c": "deleted"}
+    await world.ends(
+        unit_order("a", "b", "c"),
+        "succeeded",
+        victims={"a": "gone", "b": "deleted", "c": "deleted"},
+        deliveries=2,
+    )
 
 
 async def test_a_pod_that_another_replaced_while_no_evictor_was_there_begins_no_unit() -> None:
     """All are marked, one is gone: that the order deleted it is known only where that was written down."""
     world = world_of(marked("b", "node-b"), marked("c", "node-c"), member("a2", "node-z"))
 
-    outcome = await world.carry_out(unit_order("a", "b", "c"), deliveries=2)
-
-    assert (outcome.result, outcome.reason) == ("refused", "unit-incomplete")
-    assert world.cluster.deletes() == []
+    await world.ends(unit_order("a", "b", "c"), "refused", "unit-incomplete", deletes=[], deliveries=2)
 
 
 async def test_that_units_are_begun_is_written_down_before_the_first_delete() -> None:
@@ -401,9 +374,8 @@ async def test_that_units_are_begun_is_written_down_before_the_first_delete() ->
 async def test_of_single_pods_nothing_is_written_down() -> None:
     world = World(a_pod("a").on(NODE).build())
 
-    outcome = await world.carry_out(make_order(make_victim("a")))
+    await world.ends(make_order(make_victim("a")), "succeeded")
 
-    assert outcome.result == "succeeded"
     assert world.records.begun_orders == {}
 
 
@@ -448,9 +420,8 @@ async def test_what_is_left_of_a_unit_goes_though_its_room_is_not_wanted_any_mor
     world.cluster.before("delete", "b", change_slowly)
     world.cluster.slow["get_pod", "c"] = world.cluster.slow["get_pod", "d"] = 40
 
-    outcome = await world.carry_out(unit_order("a", "b", "c", "d"))
+    outcome = await world.ends(unit_order("a", "b", "c", "d"), reason=reason)
 
-    assert outcome.reason == reason
     assert set(results(outcome).values()) == {"deleted"}
 
 
@@ -464,10 +435,10 @@ async def test_an_evictor_that_takes_over_finishes_units_that_have_begun_alone(
         world.records.begun_orders["ord-1"] = BEGUN
     change(world)
 
-    outcome = await world.carry_out(unit_order("a", "b", "c"), deliveries=2)
+    outcome = await world.ends(
+        unit_order("a", "b", "c"), reason=reason, deletes=["b", "c"] if begun else [], deliveries=2
+    )
 
-    assert outcome.reason == reason
-    assert world.cluster.deletes() == (["b", "c"] if begun else [])
     assert not begun or set(results(outcome).values()) == {"gone", "deleted"}
 
 
@@ -476,10 +447,8 @@ async def test_a_unit_of_which_no_pod_has_gone_is_left_alone_by_whoever_takes_ov
     world.records.begun_orders["ord-1"] = BEGUN
     delete_preemptor(world)
 
-    outcome = await world.carry_out(unit_order("a", "b"), deliveries=2)
+    await world.ends(unit_order("a", "b"), reason="preemptor-gone", deletes=[], deliveries=2)
 
-    assert outcome.reason == "preemptor-gone"
-    assert world.cluster.deletes() == []
     assert not world.cluster.is_marked("a")
 
 
@@ -491,9 +460,7 @@ async def test_the_priority_that_the_preemptor_had_still_counts_for_what_is_left
     world.records.begun_orders["ord-1"] = replace(BEGUN, priority=priority)
     delete_preemptor(world)
 
-    outcome = await world.carry_out(unit_order("a", "b", "c"), deliveries=2)
-
-    assert results(outcome) == {"a": "gone", "b": result, "c": result}
+    await world.ends(unit_order("a", "b", "c"), victims={"a": "gone", "b": result, "c": result}, deliveries=2)
 
 
 async def test_the_brake_stops_what_is_left_of_a_unit() -> None:
@@ -501,10 +468,7 @@ async def test_the_brake_stops_what_is_left_of_a_unit() -> None:
     world.records.begun_orders["ord-1"] = BEGUN
     world.cluster.brake = world.cluster.seen_brake = Brake(everywhere=True)
 
-    outcome = await world.carry_out(unit_order("a", "b", "c"), deliveries=2)
-
-    assert outcome.reason == "mode-off"
-    assert world.cluster.deletes() == []
+    await world.ends(unit_order("a", "b", "c"), reason="mode-off", deletes=[], deliveries=2)
 
 
 async def test_an_order_that_another_evictor_has_ended_finishes_no_unit() -> None:
@@ -531,10 +495,9 @@ async def test_a_deletion_that_was_refused_begins_no_unit() -> None:
     world.cluster.fail("delete", "a", CONFLICT)
     world.cluster.before("delete", "a", lambda: raise_priority(world))
 
-    outcome = await world.carry_out(unit_order("a", "b"))
-
-    assert outcome.reason == "victim-spared"
-    assert results(outcome) == {"a": "spared", "b": "notAttempted"}
+    await world.ends(
+        unit_order("a", "b"), reason="victim-spared", victims={"a": "spared", "b": "notAttempted"}
+    )
 
 
 async def test_a_pod_that_its_owner_deletes_begins_no_unit() -> None:
@@ -547,10 +510,8 @@ async def test_a_pod_that_its_owner_deletes_begins_no_unit() -> None:
 
     world.cluster.before("delete", "a", delete_both)
 
-    outcome = await world.carry_out(unit_order("a", "b", "c"))
+    await world.ends(unit_order("a", "b", "c"), reason="preemptor-gone", deletes=["a"])
 
-    assert outcome.reason == "preemptor-gone"
-    assert world.cluster.deletes() == ["a"]
     assert not world.cluster.is_marked("b")
 
 
@@ -567,10 +528,7 @@ async def test_a_deletion_whose_answer_was_lost_begins_a_unit_where_the_pod_has_
     world.cluster.before("delete", "a", lose_the_answer)
     world.cluster.fail("delete", "a", UNAVAILABLE)
 
-    outcome = await world.carry_out(unit_order("a", "b"))
-
-    assert outcome.reason == "preemptor-gone"
-    assert world.cluster.deletes() == (["a", "b"] if gone else ["a"])
+    await world.ends(unit_order("a", "b"), reason="preemptor-gone", deletes=["a", "b"] if gone else ["a"])
 
 
 async def test_a_unit_is_looked_through_again_where_its_first_deletion_takes_another_try() -> None:
@@ -583,10 +541,8 @@ async def test_a_unit_is_looked_through_again_where_its_first_deletion_takes_ano
     world.cluster.before("delete", "a", join_meanwhile)
     world.cluster.fail("delete", "a", CONFLICT)
 
-    outcome = await world.carry_out(unit_order("a", "b"))
+    await world.ends(unit_order("a", "b"), "refused", "unit-incomplete", deletes=["a"])
 
-    assert (outcome.result, outcome.reason) == ("refused", "unit-incomplete")
-    assert world.cluster.deletes() == ["a"]
     assert not world.cluster.is_marked("a")
 
 
@@ -603,11 +559,9 @@ async def test_a_process_that_was_stopped_before_the_first_deletion_looks_throug
     for _ in range(20):
         world.cluster.before("read_brake", "", sleep)
 
-    outcome = await world.carry_out(unit_order("a", "b"))
+    await world.ends(unit_order("a", "b"), reason="unit-incomplete", deletes=[])
 
     assert slept
-    assert outcome.reason == "unit-incomplete"
-    assert world.cluster.deletes() == []
 
 
 async def test_the_pod_that_is_noted_goes_before_all_others_of_its_unit() -> None:
@@ -643,9 +597,8 @@ async def test_no_unit_begins_before_the_note_of_all_is_written(monkeypatch: pyt
     order = unit_order("a", "b")
     more = (make_victim(name, node="node-c", unit=str(other)) for name in "cd")
 
-    outcome = await world.carry_out(replace(order, victims=(*order.victims, *more)))
+    await world.ends(replace(order, victims=(*order.victims, *more)), "succeeded")
 
-    assert outcome.result == "succeeded"
     assert noted == [True] * 4
 
 
@@ -653,9 +606,8 @@ async def test_units_under_hard_budgets_are_noted_too() -> None:
     world = world_of(member("a"), member("b", "node-b"))
     world.policy = Policy(disruption_budgets="hard", hard_budget_namespaces=("default",))
 
-    outcome = await world.carry_out(unit_order("a", "b"))
+    await world.ends(unit_order("a", "b"), "succeeded")
 
-    assert outcome.result == "succeeded"
     assert world.cluster.evictions() == ["a", "b"]
     assert [unit.first for unit in world.records.begun_orders["ord-1"].units] == ["a-uid"]
 
@@ -671,9 +623,7 @@ async def test_a_list_that_takes_longer_than_a_look_may_be_old_keeps_no_order(tr
     for _ in range(10):
         world.cluster.before("list_pods", "default", take_long)
 
-    outcome = await world.carry_out(unit_order("a", "b"))
-
-    assert outcome.result == "succeeded"
+    await world.ends(unit_order("a", "b"), "succeeded")
 
 
 @pytest.mark.parametrize("taken_over", [False, True])
@@ -702,10 +652,11 @@ async def test_a_brake_that_is_set_before_the_rest_of_a_unit_goes_is_told() -> N
 
     world.cluster.before("delete", "a", set_the_brake)
 
-    outcome = await world.carry_out(unit_order("a", "b", "c"))
-
-    assert outcome.reason == "mode-off"
-    assert f"; pods of {UNIT} stay, of which others were deleted (2): the mode for" in outcome.message
+    await world.ends(
+        unit_order("a", "b", "c"),
+        reason="mode-off",
+        says=f"; pods of {UNIT} stay, of which others were deleted (2): the mode for",
+    )
 
 
 def quota_of(*names: str, unit: str = UNIT, single: str = "") -> EvictionOrder:
@@ -735,18 +686,20 @@ def in_queue(pod: Pod, path: str) -> Pod:
 async def test_a_unit_goes_for_the_quota_of_any_queue_that_has_a_pod_of_it() -> None:
     pods = [in_queue(member("a"), "root.nolimit"), member("b", "node-b"), member("c", "node-c")]
 
-    outcome = await world_of(*pods).carry_out(quota_of("a", "b", "c"))
-
-    assert results(outcome) == {"a": "deleted", "b": "deleted", "c": "deleted"}
+    await world_of(*pods).ends(
+        quota_of("a", "b", "c"), victims={"a": "deleted", "b": "deleted", "c": "deleted"}
+    )
 
 
 async def test_a_unit_of_which_no_pod_is_in_the_queue_stays() -> None:
     world = world_of(*(in_queue(member(name, f"node-{name}"), "root.nolimit") for name in "abc"))
 
-    outcome = await world.carry_out(quota_of("a", "b", "c"))
-
-    assert (outcome.result, world.cluster.deletes()) == ("refused", [])
-    assert "the pod is in root.nolimit, the order is for root.default" in outcome.message
+    await world.ends(
+        quota_of("a", "b", "c"),
+        "refused",
+        says="the pod is in root.nolimit, the order is for root.default",
+        deletes=[],
+    )
 
 
 async def test_of_a_unit_no_pod_goes_for_a_quota_where_one_may_not() -> None:
@@ -757,9 +710,7 @@ async def test_of_a_unit_no_pod_goes_for_a_quota_where_one_may_not() -> None:
         assert world.cluster.deletes() == []
     refusing = world_of(*spread("a", "b"))
     refusing.cluster.always_fail("dry_run", "b", FORBIDDEN)
-    outcome = await refusing.carry_out(quota_of("a", "b"))
-    assert (outcome.result, outcome.reason) == ("failed", "delete-refused")
-    assert refusing.cluster.deletes() == []
+    await refusing.ends(quota_of("a", "b"), "failed", "delete-refused", deletes=[])
     assert not refusing.cluster.is_marked("a")
 
 
@@ -767,28 +718,22 @@ async def test_a_quota_goes_by_the_priority_of_the_group() -> None:
     critical = record(priority=2_000_000_000)
     world = world_of(*spread("a", "b"), group=critical)
 
-    outcome = await world.carry_out(quota_of("a", "b"))
-
-    assert (outcome.result, outcome.reason) == ("refused", "victim-spared")
-    assert "priority 2000000000 is Kubernetes' own" in outcome.message
+    await world.ends(
+        quota_of("a", "b"), "refused", "victim-spared", says="priority 2000000000 is Kubernetes' own"
+    )
 
 
 async def test_a_quota_order_for_a_unit_and_a_single_pod_is_none() -> None:
     world = world_of(member("a", "node-a"), a_pod("b").build())
 
-    outcome = await world.carry_out(quota_of("a", single="b"))
-
-    assert (outcome.result, outcome.reason) == ("refused", "incomplete-order")
+    await world.ends(quota_of("a", single="b"), "refused", "incomplete-order")
 
 
 async def test_where_the_noted_pod_stays_what_else_is_gone_went_by_others() -> None:
     world = world_of(marked("a"), marked("c", "node-c"), member("b2", "node-z"))
     world.records.begun_orders["ord-1"] = BEGUN
 
-    outcome = await world.carry_out(unit_order("a", "b", "c"), deliveries=2)
-
-    assert outcome.reason == "unit-incomplete"
-    assert world.cluster.deletes() == []
+    await world.ends(unit_order("a", "b", "c"), reason="unit-incomplete", deletes=[], deliveries=2)
 
 
 async def test_an_order_of_some_time_ago_may_have_begun_though_it_is_delivered_for_the_first_time() -> None:
@@ -798,9 +743,7 @@ async def test_an_order_of_some_time_ago_may_have_begun_though_it_is_delivered_f
     world.clock.time += timedelta(seconds=2)
     delete_preemptor(world)
 
-    outcome = await world.carry_out(unit_order("a", "b"))
-
-    assert results(outcome) == {"a": "gone", "b": "deleted"}
+    await world.ends(unit_order("a", "b"), victims={"a": "gone", "b": "deleted"})
 
 
 async def test_the_priority_that_the_group_had_counts_for_what_is_left_of_a_unit() -> None:
@@ -809,9 +752,7 @@ async def test_the_priority_that_the_group_had_counts_for_what_is_left_of_a_unit
     world.records.begun_orders["ord-1"] = BEGUN
     remove_group(world)
 
-    outcome = await world.carry_out(unit_order("a", "b"), deliveries=2)
-
-    assert results(outcome) == {"a": "gone", "b": "deleted"}
+    await world.ends(unit_order("a", "b"), victims={"a": "gone", "b": "deleted"}, deliveries=2)
 
 
 async def test_the_end_of_an_order_tells_what_became_of_the_rest_of_a_unit() -> None:
@@ -845,9 +786,7 @@ async def test_an_order_of_which_it_cannot_be_read_whether_it_has_begun_is_carri
 
     monkeypatch.setattr(world.records, "begun", no_answer)
 
-    outcome = await world.carry_out(unit_order("a", "b"), deliveries=2)
-
-    assert outcome.result == "succeeded"
+    await world.ends(unit_order("a", "b"), "succeeded", deliveries=2)
 
 
 @pytest.mark.parametrize("own", [0, 5000])
@@ -859,29 +798,21 @@ async def test_an_order_that_came_again_spares_a_unit_of_which_no_pod_is_deleted
     if noted:
         world.records.begun_orders["ord-1"] = BEGUN
 
-    outcome = await world.carry_out(unit_order("a", "b"), deliveries=2)
-
-    assert outcome.reason == "unit-incomplete"
-    assert world.cluster.deletes() == []
+    await world.ends(unit_order("a", "b"), reason="unit-incomplete", deletes=[], deliveries=2)
 
 
 async def test_a_pod_that_went_by_itself_before_its_unit_was_marked_begins_nothing() -> None:
     world = world_of(member("b", "node-b"), member("c", "node-c"))
     remove_group(world)
 
-    outcome = await world.carry_out(unit_order("a", "b", "c"), deliveries=2)
-
-    assert outcome.reason == "victim-spared"
-    assert world.cluster.deletes() == []
+    await world.ends(unit_order("a", "b", "c"), reason="victim-spared", deletes=[], deliveries=2)
 
 
 async def test_groups_that_cannot_be_read_for_a_moment_are_read_again() -> None:
     world = world_of(member("a"), member("b", "node-b"))
     world.cluster.fail("get_pod_group", "g", UNAVAILABLE)
 
-    outcome = await world.carry_out(unit_order("a", "b"))
-
-    assert outcome.result == "succeeded"
+    await world.ends(unit_order("a", "b"), "succeeded")
 
 
 async def test_of_pods_without_a_group_no_group_is_asked_for() -> None:
@@ -899,9 +830,8 @@ async def test_of_other_groups_of_the_namespace_nothing_is_read() -> None:
         member("a"), member("b", "node-b"), *(member(f"o{n}", "node-o", f"o{n}") for n in range(9))
     )
 
-    outcome = await world.carry_out(unit_order("a", "b"))
+    await world.ends(unit_order("a", "b"), "succeeded")
 
-    assert outcome.result == "succeeded"
     assert {name for operation, name in world.cluster.calls if operation == "get_pod_group"} == {"g"}
 
 
@@ -927,9 +857,8 @@ async def test_a_group_made_anew_at_a_higher_priority_is_no_evidence_for_the_bre
     group = record(whole=False, priority=1000)
     world = world_of(member("a", priority=own), group=group)
 
-    outcome = await world.carry_out(make_order(make_victim("a")))
+    outcome = await world.ends(make_order(make_victim("a")), "refused")
 
-    assert outcome.result == "refused"
     assert [one.reason for one in outcome.victims] == ["pod-group"]
     assert not NEVER_VICTIMS & {one.reason for one in outcome.victims}
 
@@ -937,9 +866,7 @@ async def test_a_group_made_anew_at_a_higher_priority_is_no_evidence_for_the_bre
 async def test_a_unit_below_the_preemptor_goes_whole_whatever_the_priority_of_its_pods() -> None:
     world = world_of(member("a", priority=5000), member("b", "node-b", priority=5000))
 
-    outcome = await world.carry_out(unit_order("a", "b"))
-
-    assert results(outcome) == {"a": "deleted", "b": "deleted"}
+    await world.ends(unit_order("a", "b"), victims={"a": "deleted", "b": "deleted"})
 
 
 def test_units_of_another_namespace_have_no_group_of_this_one_read() -> None:

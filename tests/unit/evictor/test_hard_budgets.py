@@ -14,7 +14,7 @@ from makeway.runtime.kube import ApiError, api_error
 from unit.evictor.building import CLUSTER, NOW, a_pod, make_order, make_victim
 from unit.evictor.fakes import UNAVAILABLE
 from unit.evictor.test_quota_orders import quota_order
-from unit.evictor.test_service import World, results, running
+from unit.evictor.test_service import World, running
 
 BUDGET = "The disruption budget web needs 1 healthy pods and has 1 currently"
 REFUSED = {
@@ -50,10 +50,8 @@ def answered(body: object, status: int, retry_after: str | None = None) -> ApiEr
 async def test_where_budgets_are_hard_victims_go_through_the_eviction_api_only() -> None:
     world = hard(World(*running("a", "b")))
 
-    outcome = await world.carry_out(make_order("a", "b"))
+    await world.ends(make_order("a", "b"), "succeeded", victims={"a": "deleted", "b": "deleted"})
 
-    assert outcome.result == "succeeded"
-    assert results(outcome) == {"a": "deleted", "b": "deleted"}
     assert (world.cluster.evictions(), world.cluster.deletes()) == (["a", "b"], [])
 
 
@@ -88,9 +86,8 @@ async def test_a_victim_whose_budget_allows_it_a_moment_later_goes_then() -> Non
     world = hard(World(*running("a")))
     world.cluster.fail("evict", "a", TemporaryError("budget", BUDGET, 10.0))
 
-    outcome = await world.carry_out(make_order("a"))
+    await world.ends(make_order("a"), "succeeded")
 
-    assert outcome.result == "succeeded"
     assert world.clock.now() >= NOW + timedelta(seconds=10)
     assert world.metric("makeway_evictor_retries_total", operation="evict", reason="budget") == 1
 
@@ -100,37 +97,45 @@ async def test_a_budget_that_allows_nothing_until_not_after_fails_the_order_by_n
     world.cluster.always_fail("evict", "a", NOT_NOW)
     order = make_order("a", "b")
 
-    outcome = await world.carry_out(order)
+    outcome = await world.ends(
+        order,
+        "failed",
+        "disruption-budget",
+        says="disruption budget web",
+        deletes=[],
+        victims={"a": "failed", "b": "notAttempted"},
+    )
 
-    assert (outcome.result, outcome.reason) == ("failed", "disruption-budget")
-    assert "disruption budget web" in outcome.message
-    assert results(outcome) == {"a": "failed", "b": "notAttempted"}
     assert outcome.victims[0].reason == "budget"
     assert (world.cluster.marks(), world.cluster.is_marked("a")) == (["a"], False)
     assert world.nominated_node() is None
     assert world.clock.now() <= order.not_after
-    assert world.cluster.deletes() == []
 
 
 async def test_a_budget_that_allows_nothing_costs_no_pod_without_a_hard_budget_its_life() -> None:
     world = hard(World(*running("a", "b", "c")), "payments")
     world.cluster.always_fail("evict", "b", NOT_NOW)
 
-    outcome = await world.carry_out(make_order("a", make_victim("b", namespace="payments"), "c"))
-
-    assert (outcome.result, outcome.reason) == ("failed", "disruption-budget")
-    assert results(outcome) == {"a": "notAttempted", "b": "failed", "c": "notAttempted"}
-    assert world.cluster.deletes() == []
+    await world.ends(
+        make_order("a", make_victim("b", namespace="payments"), "c"),
+        "failed",
+        "disruption-budget",
+        deletes=[],
+        victims={"a": "notAttempted", "b": "failed", "c": "notAttempted"},
+    )
 
 
 async def test_a_budgets_no_to_one_victim_costs_no_other_victim_with_a_hard_budget_its_life() -> None:
     world = hard(World(*running("a", "b", "c", "d")))
     world.cluster.always_fail("evict", "b", NOT_NOW)
 
-    outcome = await world.carry_out(make_order("a", "b", "c", "d"))
+    await world.ends(
+        make_order("a", "b", "c", "d"),
+        "failed",
+        "disruption-budget",
+        victims={"a": "deleted", "b": "failed", "c": "notAttempted", "d": "notAttempted"},
+    )
 
-    assert (outcome.result, outcome.reason) == ("failed", "disruption-budget")
-    assert results(outcome) == {"a": "deleted", "b": "failed", "c": "notAttempted", "d": "notAttempted"}
     assert set(world.cluster.evictions()) <= {"a", "b"}
 
 
@@ -138,10 +143,12 @@ async def test_the_other_victims_are_read_again_after_those_with_hard_budgets_ha
     world = hard(World(*running("a", "b", "c")), "payments")
     world.cluster.before("evict", "b", lambda: world.cluster.remove("a"))
 
-    outcome = await world.carry_out(make_order("a", make_victim("b", namespace="payments"), "c"))
+    await world.ends(
+        make_order("a", make_victim("b", namespace="payments"), "c"),
+        "succeeded",
+        victims={"a": "gone", "b": "deleted", "c": "deleted"},
+    )
 
-    assert outcome.result == "succeeded"
-    assert results(outcome) == {"a": "gone", "b": "deleted", "c": "deleted"}
     assert (world.cluster.evictions(), world.cluster.deletes()) == (["b"], ["c"])
 
 
@@ -172,10 +179,9 @@ async def test_one_pod_of_a_quota_that_its_budget_keeps_does_not_keep_the_others
     world = hard(World(*running("a", "b")))
     world.cluster.always_fail("evict", "a", NOT_NOW)
 
-    outcome = await world.carry_out(quota_order("a", "b"))
-
-    assert results(outcome) == {"a": "failed", "b": "deleted"}
-    assert "disruption budget web" in outcome.message
+    await world.ends(
+        quota_order("a", "b"), says="disruption budget web", victims={"a": "failed", "b": "deleted"}
+    )
 
 
 @pytest.mark.parametrize(("header", "seconds"), [(None, None), ("10", 10.0)])

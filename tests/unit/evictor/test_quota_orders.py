@@ -58,11 +58,13 @@ async def test_one_that_may_not_go_does_not_keep_the_others() -> None:
     world = World(*running("a", "b", "c"), a_pod("mirror").mirror().build())
     world.cluster.always_fail("delete", "b", FORBIDDEN)
 
-    outcome = await world.carry_out(quota_order("a", "b", "mirror", "c"))
-
-    assert (outcome.result, outcome.reason) == ("failed", "incomplete")
-    assert results(outcome) == {"a": "deleted", "b": "failed", "mirror": "spared", "c": "deleted"}
-    assert "2 of 4" in outcome.message
+    await world.ends(
+        quota_order("a", "b", "mirror", "c"),
+        "failed",
+        "incomplete",
+        says="2 of 4",
+        victims={"a": "deleted", "b": "failed", "mirror": "spared", "c": "deleted"},
+    )
 
 
 async def test_one_that_stays_does_not_keep_its_mark() -> None:
@@ -79,19 +81,18 @@ async def test_one_that_stays_does_not_keep_its_mark() -> None:
 async def test_nobody_goes_where_all_are_spared() -> None:
     world = World(a_pod("a").mirror().build())
 
-    outcome = await world.carry_out(quota_order("a"))
-
-    assert (outcome.result, outcome.reason) == ("refused", "victim-spared")
+    await world.ends(quota_order("a"), "refused", "victim-spared")
 
 
 async def test_pods_that_left_meanwhile_count_as_gone() -> None:
     world = World(a_pod("leaving").terminating().build(), a_pod("other").uid("other-second-uid").build())
 
-    outcome = await world.carry_out(quota_order("leaving", "other", "absent"))
-
-    assert outcome.result == "succeeded"
-    assert results(outcome) == {"leaving": "terminating", "other": "gone", "absent": "gone"}
-    assert not world.cluster.deletes()
+    await world.ends(
+        quota_order("leaving", "other", "absent"),
+        "succeeded",
+        deletes=[],
+        victims={"leaving": "terminating", "other": "gone", "absent": "gone"},
+    )
 
 
 async def test_an_order_of_a_deposed_planner_is_refused_before_anybody_goes() -> None:
@@ -101,10 +102,7 @@ async def test_an_order_of_a_deposed_planner_is_refused_before_anybody_goes() ->
         fence=Fence(kind="lease", namespace="makeway-system", name="makeway-planner", epoch=1),
     )
 
-    outcome = await world.carry_out(order)
-
-    assert (outcome.result, outcome.reason) == ("refused", "stale-epoch")
-    assert not world.cluster.deletes()
+    await world.ends(order, "refused", "stale-epoch", deletes=[])
 
 
 async def test_a_planner_that_is_deposed_meanwhile_evicts_no_more() -> None:
@@ -114,9 +112,8 @@ async def test_a_planner_that_is_deposed_meanwhile_evicts_no_more() -> None:
         world.cluster.epoch = None
 
     world.cluster.before("delete", "c", depose)
-    outcome = await world.carry_out(quota_order(*"abcdefghijklmnopqrstuvwxyz"))
+    outcome = await world.ends(quota_order(*"abcdefghijklmnopqrstuvwxyz"), "refused", "fence-missing")
 
-    assert (outcome.result, outcome.reason) == ("refused", "fence-missing")
     assert 0 < len(world.cluster.deletes()) < 26
     assert {"notAttempted", "deleted"} == set(results(outcome).values())
 
@@ -125,9 +122,8 @@ async def test_what_is_temporary_is_tried_again_beside_the_others() -> None:
     world = World(*running("a", "b"))
     world.cluster.fail("delete", "a", UNAVAILABLE, UNAVAILABLE)
 
-    outcome = await world.carry_out(quota_order("a", "b"))
+    outcome = await world.ends(quota_order("a", "b"), "succeeded")
 
-    assert outcome.result == "succeeded"
     assert {victim.name: victim.attempts for victim in outcome.victims} == {"a": 3, "b": 1}
 
 
@@ -135,9 +131,8 @@ async def test_what_is_temporary_is_tried_again_beside_the_others() -> None:
 async def test_outside_enforce_nobody_goes(mode: Mode) -> None:
     world = World(*running("a"), mode=mode)
 
-    outcome = await world.carry_out(quota_order("a"))
+    await world.ends(quota_order("a"), "refused", f"mode-{mode}")
 
-    assert (outcome.result, outcome.reason) == ("refused", f"mode-{mode}")
     assert not world.cluster.marks()
 
 
@@ -145,9 +140,8 @@ async def test_the_policy_of_the_moment_protects_a_victim() -> None:
     world = World(*running("a"))
     world.policy = Policy(protection=Protection(namespaces=("default",)))
 
-    outcome = await world.carry_out(quota_order("a"))
+    outcome = await world.ends(quota_order("a"), victims={"a": "spared"})
 
-    assert results(outcome) == {"a": "spared"}
     assert outcome.victims[0].reason == "protected-namespace"
 
 
@@ -178,9 +172,7 @@ async def test_a_pod_that_says_it_is_a_daemonsets_is_spared_where_the_daemonset_
         daemonset = DaemonSetOwner(namespace=namespace, name="d", uid="d", selector=Selector(()))
         world.cluster.daemonsets[namespace, "d"] = daemonset
 
-    outcome = await world.carry_out(quota_order("a"))
-
-    assert results(outcome) == {"a": "spared" if proven else "deleted"}
+    await world.ends(quota_order("a"), victims={"a": "spared" if proven else "deleted"})
 
 
 @pytest.mark.parametrize("order", [quota_order("a", queue=""), quota_order("a", preemptor=make_preemptor())])
@@ -195,10 +187,8 @@ def test_a_quota_order_needs_a_queue_and_has_no_preemptor(order: EvictionOrder) 
 
 async def refused_by_the_queues(world: World, order: EvictionOrder) -> tuple[str, str]:
     """The reason and the message of an order that nothing was deleted or marked for."""
-    outcome = await world.carry_out(order)
+    outcome = await world.ends(order, "refused", deletes=[])
 
-    assert outcome.result == "refused"
-    assert not world.cluster.deletes()
     assert not world.cluster.marks()
     sample = "makeway_evictor_orders_total"
     labels = {"result": "refused", "reason": outcome.reason}
@@ -275,12 +265,15 @@ async def test_no_pod_goes_while_quota_preemption_is_switched_off() -> None:
 async def test_a_pod_of_another_queue_is_spared() -> None:
     world = World(a_pod("below").in_queue("root.team.a").build(), *running("elsewhere"))
 
-    outcome = await world.carry_out(quota_order("below", "elsewhere", queue="root.team"))
+    outcome = await world.ends(
+        quota_order("below", "elsewhere", queue="root.team"),
+        "failed",
+        "incomplete",
+        says="the pod is in root.default, the order is for root.team",
+        victims={"below": "deleted", "elsewhere": "spared"},
+    )
 
-    assert results(outcome) == {"below": "deleted", "elsewhere": "spared"}
     assert {victim.reason for victim in outcome.victims} == {"", "not-in-queue"}
-    assert (outcome.result, outcome.reason) == ("failed", "incomplete")
-    assert "the pod is in root.default, the order is for root.team" in outcome.message
 
 
 async def test_a_pod_that_names_a_queue_it_may_not_use_counts_where_the_planner_counts_it() -> None:
@@ -297,9 +290,8 @@ async def test_a_pod_that_names_a_queue_it_may_not_use_counts_where_the_planner_
 async def test_a_pod_that_asks_for_nothing_limited_is_spared() -> None:
     world = World(a_pod("a").in_queue("root.gpu").build())
 
-    outcome = await world.carry_out(quota_order("a", queue="root.gpu"))
+    outcome = await world.ends(quota_order("a", queue="root.gpu"), "refused", "victim-spared")
 
-    assert (outcome.result, outcome.reason) == ("refused", "victim-spared")
     assert outcome.victims[0].reason == "not-limited"
 
 
@@ -307,11 +299,11 @@ async def test_a_pod_that_asks_for_nothing_limited_is_spared() -> None:
 async def test_a_pod_of_a_namespace_that_queues_never_hold_is_spared(namespace: str) -> None:
     world = World(a_pod("a").namespace(namespace).build())
 
-    outcome = await world.carry_out(quota_order(make_victim("a", namespace=namespace)))
+    outcome = await world.ends(
+        quota_order(make_victim("a", namespace=namespace)), "refused", "victim-spared", deletes=[]
+    )
 
-    assert (outcome.result, outcome.reason) == ("refused", "victim-spared")
     assert outcome.victims[0].reason == "exempt-namespace"
-    assert not world.cluster.deletes()
 
 
 async def test_queues_that_change_meanwhile_stop_what_has_not_begun() -> None:
@@ -320,9 +312,8 @@ async def test_queues_that_change_meanwhile_stop_what_has_not_begun() -> None:
     lifted = QUEUES_YAML.replace("{max: {pods: 1}, quota.preemption.delay: 60}", "{}", 1)
     world.cluster.before("delete", "c", lambda: world.queues.offer(ConfigContent("queues.yaml", lifted)))
 
-    outcome = await world.carry_out(quota_order(*names))
+    await world.ends(quota_order(*names), "refused", "quota-not-enforced")
 
-    assert (outcome.result, outcome.reason) == ("refused", "quota-not-enforced")
     assert 0 < len(world.cluster.deletes()) < 26
 
 
@@ -332,15 +323,11 @@ async def test_queues_that_cannot_be_read_for_a_moment_only_delay_an_order() -> 
     world.cluster.before("read_brake", "", lambda: None)
     world.cluster.before("read_brake", "", lambda: setattr(world, "queues_trouble", ""))
 
-    outcome = await world.carry_out(quota_order("a"))
-
-    assert outcome.result == "succeeded"
+    await world.ends(quota_order("a"), "succeeded")
 
 
 async def test_orders_of_pods_do_not_depend_on_queues() -> None:
     world = World(*running("a"))
     world.queues.withdraw("ConfigMap makeway-system/makeway-queues")
 
-    outcome = await world.carry_out(make_order("a"))
-
-    assert outcome.result == "succeeded"
+    await world.ends(make_order("a"), "succeeded")

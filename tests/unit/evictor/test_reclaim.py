@@ -111,9 +111,7 @@ SPARED = {
 async def test_a_pod_of_equal_priority_goes_for_a_queue_that_takes_back() -> None:
     world = world_with(asking(a_pod("b"), "root.b"))
 
-    outcome = await world.carry_out(order_for("b"))
-
-    assert (outcome.result, world.cluster.deletes()) == ("succeeded", ["b"])
+    await world.ends(order_for("b"), "succeeded", deletes=["b"])
 
 
 @pytest.mark.parametrize("why", SPARED)
@@ -121,12 +119,10 @@ async def test_a_change_after_the_plan_spares_it_and_is_no_evidence_against_a_pl
     world = world_with(asking(a_pod("a"), "root.b"), asking(a_pod("b"), "root.b"))
     SPARED[why](world)
 
-    outcome = await world.carry_out(order_for("b"))
+    outcome = await world.ends(order_for("b"), "refused", "victim-spared", deletes=[])
 
-    assert (outcome.result, outcome.reason) == ("refused", "victim-spared")
     assert reasons(outcome) == {"b": RECLAIM}
     assert RECLAIM not in NEVER_VICTIMS
-    assert world.cluster.deletes() == []
 
 
 async def test_a_pod_of_higher_priority_never_goes() -> None:
@@ -186,6 +182,4 @@ async def test_what_is_left_of_a_unit_goes_though_nothing_is_taken_back_any_more
     world.cluster.before("delete", "a", lambda: queues(enabled="false")(world))
     world.cluster.slow["get_pod", "b"] = 40
 
-    outcome = await world.carry_out(order_for_unit())
-
-    assert results(outcome) == {"a": "deleted", "b": "deleted"}
+    await world.ends(order_for_unit(), victims={"a": "deleted", "b": "deleted"})

@@ -9,7 +9,7 @@ from makeway.core.policy.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERAT
 from makeway.core.policy.toleration_record import UNREAD_RECORD, TolerationRecord
 from unit.evictor.building import a_pod, make_order
 from unit.evictor.fakes import UNAVAILABLE
-from unit.evictor.test_service import World, results
+from unit.evictor.test_service import World
 
 
 def steady(seconds: str | None = None) -> PriorityClass:
@@ -36,11 +36,14 @@ async def test_a_toleration_that_came_after_the_order_saves_the_pod_and_says_so(
     world = World(*of_class("a", "b"))
     world.cluster.classes["steady"] = steady("-1")
 
-    outcome = await world.carry_out(make_order("a", "b"))
+    outcome = await world.ends(
+        make_order("a", "b"),
+        "refused",
+        "victim-spared",
+        says="preemption-toleration: 1000 < minimum-preemptable-priority 5000",
+    )
 
-    assert (outcome.result, outcome.reason) == ("refused", "victim-spared")
     assert reasons(outcome)["a"] == "preemption-toleration"
-    assert "preemption-toleration: 1000 < minimum-preemptable-priority 5000" in outcome.message
     assert world.cluster.deletes() == world.cluster.marks() == []
     assert world.nominated_node() is None
 
@@ -50,11 +53,7 @@ async def test_a_toleration_that_comes_between_two_deletes_saves_the_last_pod() 
     world.cluster.classes["steady"] = steady()
     world.cluster.before("delete", "a", lambda: world.cluster.classes.__setitem__("steady", steady("-1")))
 
-    outcome = await world.carry_out(make_order("a", "b"))
-
-    assert outcome.result == "refused"
-    assert results(outcome) == {"a": "deleted", "b": "spared"}
-    assert world.cluster.deletes() == ["a"]
+    await world.ends(make_order("a", "b"), "refused", deletes=["a"], victims={"a": "deleted", "b": "spared"})
 
 
 async def test_a_class_that_is_gone_saves_its_pods_where_it_is_on_record() -> None:

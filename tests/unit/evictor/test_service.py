@@ -1,7 +1,7 @@
 """One order from its delivery to its outcome, on a cluster and a bus in memory and in virtual time."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 import pytest
@@ -114,6 +114,26 @@ class World:
         assert delivery.said == ["ack"]
         return self.records.outcomes[order.order_id]
 
+    async def ends(
+        self,
+        order: EvictionOrder,
+        result: str = "",
+        reason: str | None = None,
+        *,
+        says: str = "",
+        deletes: Sequence[str] | None = None,
+        victims: Mapping[str, str] | None = None,
+        deliveries: int = 1,
+    ) -> Outcome:
+        """Carry an order out, which has to end so; `victims`: what became of each, by name."""
+        outcome = await self.carry_out(order, deliveries)
+        assert outcome.result == (result or outcome.result), outcome
+        assert outcome.reason == (outcome.reason if reason is None else reason), outcome
+        assert says in outcome.message
+        assert deletes is None or self.cluster.deletes() == list(deletes)
+        assert victims is None or results(outcome) == victims
+        return outcome
+
     def _against(self, order: EvictionOrder) -> Refused | None:
         return self.breaker(order)
 
@@ -140,10 +160,10 @@ class TestSuccess:
     async def test_victims_are_marked_then_deleted_and_the_outcome_says_so(self) -> None:
         world = World(*running("a", "b", "c"))
 
-        outcome = await world.carry_out(make_order("a", "b", "c"))
+        outcome = await world.ends(
+            make_order("a", "b", "c"), "succeeded", victims={"a": "deleted", "b": "deleted", "c": "deleted"}
+        )
 
-        assert outcome.result == "succeeded"
-        assert results(outcome) == {"a": "deleted", "b": "deleted", "c": "deleted"}
         assert all(v.deleted_at and v.grace_period_seconds == 30 for v in outcome.victims)
         assert world.cluster.is_marked("a")
         assert outcome.rollback is None
@@ -174,10 +194,10 @@ class TestSuccess:
         world.cluster.before("delete", "a", lambda: world.cluster.remove("urgent"))
         world.cluster.slow["mark", "b"] = 5
 
-        outcome = await world.carry_out(make_order("a", "b"))
+        await world.ends(
+            make_order("a", "b"), "cancelled", "preemptor-gone", victims={"a": "deleted", "b": "notAttempted"}
+        )
 
-        assert (outcome.result, outcome.reason) == ("cancelled", "preemptor-gone")
-        assert results(outcome) == {"a": "deleted", "b": "notAttempted"}
         assert world.cluster.marks() == ["a", "b"]
         assert not world.cluster.is_marked("b")
 
@@ -186,9 +206,8 @@ class TestSuccess:
         world.cluster.before("delete", "a", lambda: world.cluster.always_fail("get_node", NODE, FORBIDDEN))
         world.cluster.slow["mark", "b"] = 50
 
-        outcome = await world.carry_out(make_order("a", "b"))
+        await world.ends(make_order("a", "b"), "failed", "delete-refused")
 
-        assert (outcome.result, outcome.reason) == ("failed", "delete-refused")
         assert world.cluster.marks() == ["a", "b"]
         assert not world.cluster.is_marked("b")
 
@@ -196,25 +215,25 @@ class TestSuccess:
         world = World(a_pod("leaving").terminating().build(), a_pod("done").phase("Succeeded").build())
         recreated(world, "renewed")
 
-        outcome = await world.carry_out(make_order("absent", "leaving", "done", "renewed"))
+        await world.ends(
+            make_order("absent", "leaving", "done", "renewed"),
+            "succeeded",
+            deletes=[],
+            victims={
+                "absent": "gone",
+                "leaving": "terminating",
+                "done": "gone",
+                "renewed": "gone",
+            },
+        )
 
-        assert outcome.result == "succeeded"
-        assert results(outcome) == {
-            "absent": "gone",
-            "leaving": "terminating",
-            "done": "gone",
-            "renewed": "gone",
-        }
-        assert not world.cluster.deletes()
         assert not world.cluster.marks()
 
     async def test_an_order_of_awaited_pods_only_succeeds_without_a_delete(self) -> None:
         world = World()
         world.records.outcomes["ord-0"] = make_outcome("ord-0", "succeeded")
 
-        outcome = await world.carry_out(make_order(awaited=awaiting("ord-0")))
-
-        assert outcome.result == "succeeded"
+        await world.ends(make_order(awaited=awaiting("ord-0")), "succeeded")
 
     async def test_exactly_the_listed_nominations_are_cleared(self) -> None:
         waiting = [a_pod(n).on(None).nominated(NODE).phase("Pending").build() for n in ("x", "y")]
@@ -293,9 +312,8 @@ class TestRetries:
         world = World(*running("a"))
         world.cluster.fail("delete", "a", TemporaryError("throttled", "429", retry_after_seconds=7))
 
-        outcome = await world.carry_out(make_order("a"))
+        outcome = await world.ends(make_order("a"), "succeeded")
 
-        assert outcome.result == "succeeded"
         assert outcome.victims[0].attempts == 2
         assert world.clock.slept
         assert 7 <= world.clock.slept[0] <= 7.7
@@ -306,9 +324,7 @@ class TestRetries:
         world = World(*running("a"))
         world.cluster.fail(operation, "a", SERVER_ERROR, SERVER_ERROR)
 
-        outcome = await world.carry_out(make_order("a"))
-
-        assert outcome.result == "succeeded"
+        await world.ends(make_order("a"), "succeeded")
 
     async def test_a_retry_reads_everything_again_before_it_acts(self) -> None:
         world = World(*running("a"))
@@ -330,10 +346,10 @@ class TestRetries:
         world.cluster.before("delete", "b", lambda: world.cluster.remove("b"))
         world.cluster.fail("delete", "b", UNAVAILABLE)
 
-        outcome = await world.carry_out(make_order("a", "b"))
+        outcome = await world.ends(
+            make_order("a", "b"), "succeeded", victims={"a": "terminating", "b": "gone"}
+        )
 
-        assert outcome.result == "succeeded"
-        assert results(outcome) == {"a": "terminating", "b": "gone"}
         assert outcome.victims[0].reason == "answer-lost"
         assert sorted(world.cluster.deletes()) == ["a", "b"]
 
@@ -342,10 +358,8 @@ class TestRetries:
         world.cluster.always_fail("delete", "a", SERVER_ERROR)
         order = make_order("a", "b")
 
-        outcome = await world.carry_out(order)
+        await world.ends(order, "failed", "deadline", victims={"a": "failed", "b": "notAttempted"})
 
-        assert (outcome.result, outcome.reason) == ("failed", "deadline")
-        assert results(outcome) == {"a": "failed", "b": "notAttempted"}
         assert not world.cluster.is_marked("a")
         assert world.clock.now() <= order.not_after
 
@@ -353,9 +367,8 @@ class TestRetries:
         world = World(*running("a"))
         world.cluster.always_fail("get_node", NODE, UNAVAILABLE)
 
-        outcome = await world.carry_out(make_order("a"))
+        await world.ends(make_order("a"), "expired", deletes=[])
 
-        assert (outcome.result, world.cluster.deletes()) == ("expired", [])
         assert world.nominated_node() is None
 
 
@@ -364,10 +377,10 @@ class TestFailure:
         world = World(*running("a", "b"))
         world.cluster.always_fail("delete", "a", FORBIDDEN)
 
-        outcome = await world.carry_out(make_order("a", "b"))
+        outcome = await world.ends(
+            make_order("a", "b"), "failed", "delete-refused", victims={"a": "failed", "b": "notAttempted"}
+        )
 
-        assert (outcome.result, outcome.reason) == ("failed", "delete-refused")
-        assert results(outcome) == {"a": "failed", "b": "notAttempted"}
         assert outcome.victims[0].reason == "Forbidden"
         assert outcome.rollback is not None
         assert outcome.rollback.nomination_reverted
@@ -382,11 +395,13 @@ class TestFailure:
         world.cluster.fail("delete", "a", TemporaryError("throttled", "429", retry_after_seconds=30))
         world.cluster.always_fail("delete", "b", FORBIDDEN)
 
-        outcome = await world.carry_out(make_order("a", "b", "c"))
+        outcome = await world.ends(
+            make_order("a", "b", "c"),
+            "failed",
+            victims={"a": "notAttempted", "b": "failed", "c": "notAttempted"},
+        )
 
-        assert outcome.result == "failed"
         assert world.cluster.deletes().count("a") == 1
-        assert results(outcome) == {"a": "notAttempted", "b": "failed", "c": "notAttempted"}
         assert outcome.rollback is not None
         assert outcome.rollback.conditions_cleared == ("a-uid", "b-uid")
 
@@ -395,10 +410,12 @@ class TestFailure:
         world.cluster.always_fail("delete", "a", FORBIDDEN)
         world.cluster.slow["mark", "b"] = 10
 
-        outcome = await world.carry_out(make_order("a", "b", "c"))
+        await world.ends(
+            make_order("a", "b", "c"),
+            deletes=["a"],
+            victims={"a": "failed", "b": "notAttempted", "c": "notAttempted"},
+        )
 
-        assert world.cluster.deletes() == ["a"]
-        assert results(outcome) == {"a": "failed", "b": "notAttempted", "c": "notAttempted"}
         assert not world.cluster.is_marked("b")
 
     async def test_no_delete_begins_after_not_after_though_the_mark_began_before(self) -> None:
@@ -406,20 +423,17 @@ class TestFailure:
         order = make_order("a")
         world.cluster.before("mark", "a", lambda: setattr(world.clock, "time", order.not_after))
 
-        outcome = await world.carry_out(order)
+        await world.ends(order, "expired", deletes=[])
 
-        assert (outcome.result, world.cluster.deletes()) == ("expired", [])
         assert not world.cluster.is_marked("a")
 
     async def test_a_victim_that_somebody_deletes_right_before_its_mark_is_not_touched(self) -> None:
         world = World(*running("a"))
         world.cluster.before("mark", "a", lambda: world.cluster.leave("a"))
 
-        outcome = await world.carry_out(make_order("a"))
+        await world.ends(make_order("a"), "succeeded", deletes=[], victims={"a": "terminating"})
 
-        assert (outcome.result, results(outcome)) == ("succeeded", {"a": "terminating"})
         assert not world.cluster.is_marked("a")
-        assert world.cluster.deletes() == []
 
     async def test_the_outcome_is_written_only_after_the_rollback(self) -> None:
         world = World(*running("a"))
@@ -440,9 +454,8 @@ class TestFailure:
         world.cluster.always_fail("delete", "a", FORBIDDEN)
         world.cluster.always_fail("clear_mark", "a", FORBIDDEN)
 
-        outcome = await world.carry_out(make_order("a"))
+        outcome = await world.ends(make_order("a"), "failed")
 
-        assert outcome.result == "failed"
         assert outcome.message.endswith("not rolled back: mark of default/a")
         assert outcome.rollback is not None
         assert outcome.rollback.nomination_reverted
@@ -542,10 +555,8 @@ class TestActingOnWhatWasReadJustNow:
 
         world.cluster.before("mark", "a", stopped)
 
-        outcome = await world.carry_out(make_order("a"))
+        await world.ends(make_order("a"), "cancelled", "preemptor-gone", deletes=[])
 
-        assert (outcome.result, outcome.reason) == ("cancelled", "preemptor-gone")
-        assert world.cluster.deletes() == []
         assert not world.cluster.is_marked("a")
 
     async def test_nobody_acts_on_anothers_look_before_it_is_answered(self) -> None:
@@ -560,10 +571,7 @@ class TestActingOnWhatWasReadJustNow:
         world.cluster.slow["mark", "b"] = 12
         world.cluster.slow["get_node", NODE] = 40
 
-        outcome = await world.carry_out(make_order("a", "b", "c"))
-
-        assert (outcome.result, outcome.reason) == ("cancelled", "preemptor-gone")
-        assert world.cluster.deletes() == []
+        await world.ends(make_order("a", "b", "c"), "cancelled", "preemptor-gone", deletes=[])
 
     async def test_a_look_that_says_no_stops_everybody_at_once(self) -> None:
         world = World(*running("a", "b", "c"))
@@ -577,10 +585,7 @@ class TestActingOnWhatWasReadJustNow:
         world.cluster.before("mark", "a", stopped)
         world.cluster.slow["mark", "b"] = 12
 
-        outcome = await world.carry_out(make_order("a", "b", "c"))
-
-        assert (outcome.result, outcome.reason) == ("cancelled", "preemptor-gone")
-        assert world.cluster.deletes() == []
+        await world.ends(make_order("a", "b", "c"), "cancelled", "preemptor-gone", deletes=[])
 
     async def test_a_stop_that_changed_nothing_costs_another_look(self) -> None:
         world = World(*running("a"))
@@ -588,27 +593,22 @@ class TestActingOnWhatWasReadJustNow:
             "mark", "a", lambda: setattr(world.clock, "time", world.clock.time + timedelta(seconds=12))
         )
 
-        outcome = await world.carry_out(make_order("a"))
+        await world.ends(make_order("a"), "succeeded")
 
-        assert outcome.result == "succeeded"
         assert world.metric("makeway_evictor_retries_total", operation="evict", reason="stale") == 1
 
     async def test_a_pod_that_changed_since_it_was_judged_is_judged_again(self) -> None:
         world = World(*running("a"))
         world.cluster.before("delete", "a", lambda: world.cluster.put(world.cluster.changed("a")))
 
-        outcome = await world.carry_out(make_order("a"))
-
-        assert outcome.result == "succeeded"
-        assert world.cluster.deletes() == ["a", "a"]
+        await world.ends(make_order("a"), "succeeded", deletes=["a", "a"])
 
     async def test_a_pod_whose_mark_was_taken_away_is_marked_again_before_it_goes(self) -> None:
         world = World(*running("a"))
         world.cluster.before("delete", "a", lambda: world.cluster.put(world.cluster.changed("a", mark=False)))
 
-        outcome = await world.carry_out(make_order("a"))
+        await world.ends(make_order("a"), "succeeded")
 
-        assert outcome.result == "succeeded"
         assert world.cluster.is_marked("a")
 
 
@@ -617,19 +617,16 @@ class TestWhatIsNotNeededOrNotAllowed:
         world = World(*running("a"))
         order = make_order("a", not_after=NOW)
 
-        outcome = await world.carry_out(order)
+        await world.ends(order, "expired", deletes=[], victims={"a": "notAttempted"})
 
-        assert (outcome.result, results(outcome)) == ("expired", {"a": "notAttempted"})
         assert world.nominated_node() is None
-        assert not world.cluster.deletes()
 
     async def test_an_order_of_an_older_epoch_is_refused(self) -> None:
         world = World(*running("a"))
         world.cluster.epoch = EPOCH + 1
 
-        outcome = await world.carry_out(make_order("a"))
+        await world.ends(make_order("a"), "refused", "stale-epoch")
 
-        assert (outcome.result, outcome.reason) == ("refused", "stale-epoch")
         assert not world.cluster.marks()
 
     async def test_an_order_that_the_stream_took_too_late_is_refused_and_rolled_back(
@@ -637,9 +634,8 @@ class TestWhatIsNotNeededOrNotAllowed:
     ) -> None:
         world = World(*running("a"))
 
-        outcome = await world.carry_out(make_order("a", store_by=NOW - timedelta(seconds=1)))
+        await world.ends(make_order("a", store_by=NOW - timedelta(seconds=1)), "refused", "stored-late")
 
-        assert (outcome.result, outcome.reason) == ("refused", "stored-late")
         assert world.nominated_node() is None
         assert not world.cluster.marks()
 
@@ -648,54 +644,47 @@ class TestWhatIsNotNeededOrNotAllowed:
         world.records.epochs["default-scheduler"] = 8
         fence = Fence(kind="kv", name="default-scheduler", epoch=7)
 
-        outcome = await world.carry_out(make_order("a", fence=fence))
-
-        assert (outcome.result, outcome.reason) == ("refused", "stale-epoch")
+        await world.ends(make_order("a", fence=fence), "refused", "stale-epoch")
 
     async def test_an_order_for_another_cluster_touches_nothing_here(self) -> None:
         world = World(*running("a"))
 
-        outcome = await world.carry_out(make_order("a", cluster_uid="cluster-2"))
+        await world.ends(make_order("a", cluster_uid="cluster-2"), "refused", "other-cluster")
 
-        assert (outcome.result, outcome.reason) == ("refused", "other-cluster")
         assert world.cluster.calls == []
 
     @pytest.mark.parametrize("mode", ["off", "observe"])
     async def test_outside_enforce_orders_are_refused_and_their_nomination_reverted(self, mode: Mode) -> None:
         world = World(*running("a"), mode=mode)
 
-        outcome = await world.carry_out(make_order("a"))
+        await world.ends(make_order("a"), "refused", f"mode-{mode}")
 
-        assert (outcome.result, outcome.reason) == ("refused", f"mode-{mode}")
         assert not world.cluster.marks()
         assert world.nominated_node() is None
 
     async def test_one_victim_that_must_stay_refuses_the_order_before_anything_is_done(self) -> None:
         world = World(*running("a"), a_pod("b").priority(5000).build())
 
-        outcome = await world.carry_out(make_order("a", "b"))
+        await world.ends(
+            make_order("a", "b"), "refused", "victim-spared", victims={"a": "notAttempted", "b": "spared"}
+        )
 
-        assert (outcome.result, outcome.reason) == ("refused", "victim-spared")
-        assert results(outcome) == {"a": "notAttempted", "b": "spared"}
         assert not world.cluster.marks()
 
     async def test_the_answer_of_the_mark_counts_as_a_read(self) -> None:
         world = World(*running("a"))
         world.cluster.before("mark", "a", lambda: world.cluster.put(a_pod("a").priority(5000).build()))
 
-        outcome = await world.carry_out(make_order("a"))
+        await world.ends(make_order("a"), "refused", deletes=[], victims={"a": "spared"})
 
-        assert (outcome.result, results(outcome)) == ("refused", {"a": "spared"})
-        assert not world.cluster.deletes()
         assert not world.cluster.is_marked("a")
 
     async def test_a_read_that_is_refused_fails_the_order(self) -> None:
         world = World(*running("a"))
         world.cluster.always_fail("get_lease", "makeway-scheduler", FORBIDDEN)
 
-        outcome = await world.carry_out(make_order("a"))
+        await world.ends(make_order("a"), "failed", "read-refused")
 
-        assert (outcome.result, outcome.reason) == ("failed", "read-refused")
         assert world.nominated_node() is None
 
 
@@ -705,10 +694,8 @@ class TestMidFlight:
         world.cluster.before("mark", "a", lambda: recreated(world, "a"))
         world.cluster.before("delete", "b", lambda: recreated(world, "b"))
 
-        outcome = await world.carry_out(make_order("a", "b"))
+        await world.ends(make_order("a", "b"), "succeeded", victims={"a": "gone", "b": "gone"})
 
-        assert results(outcome) == {"a": "gone", "b": "gone"}
-        assert outcome.result == "succeeded"
         for name in ("a", "b"):
             assert world.cluster.pods[name].metadata.deletion_timestamp is None
             assert not world.cluster.is_marked(name)
@@ -729,20 +716,19 @@ class TestMidFlight:
         world = World(*running("a", "b"))
         world.cluster.before("delete", "a", lambda: happening(world))
 
-        outcome = await world.carry_out(make_order("a", "b"))
-
-        assert (outcome.result, outcome.reason) == ("cancelled", reason)
-        assert results(outcome) == {"a": "deleted", "b": "notAttempted"}
-        assert world.cluster.deletes() == ["a"]
+        await world.ends(
+            make_order("a", "b"),
+            "cancelled",
+            reason,
+            deletes=["a"],
+            victims={"a": "deleted", "b": "notAttempted"},
+        )
 
     async def test_a_new_leader_between_two_deletes_stops_the_order(self) -> None:
         world = World(*running("a", "b"))
         world.cluster.before("delete", "a", lambda: setattr(world.cluster, "epoch", EPOCH + 1))
 
-        outcome = await world.carry_out(make_order("a", "b"))
-
-        assert (outcome.result, outcome.reason) == ("refused", "stale-epoch")
-        assert world.cluster.deletes() == ["a"]
+        await world.ends(make_order("a", "b"), "refused", "stale-epoch", deletes=["a"])
 
 
 class TestAwaitedOrders:
@@ -753,11 +739,9 @@ class TestAwaitedOrders:
         looks.extend([lambda: None, lambda: None])
         looks.append(lambda: world.records.outcomes.update({"ord-0": done}))
 
-        outcome = await world.carry_out(make_order("a", awaited=awaiting("ord-0")))
+        await world.ends(make_order("a", awaited=awaiting("ord-0")), "succeeded", deletes=["a"])
 
-        assert outcome.result == "succeeded"
         assert world.records.looked_for.count("ord-0") == 3
-        assert world.cluster.deletes() == ["a"]
 
     async def test_pods_that_are_terminating_anyway_are_not_waited_for(self) -> None:
         world = World(*running("a"))
@@ -792,20 +776,17 @@ class TestAwaitedOrders:
         world = World(*running("a"))
         world.records.outcomes["ord-0"] = make_outcome("ord-0", result)  # type: ignore[arg-type]
 
-        outcome = await world.carry_out(make_order("a", awaited=awaiting("ord-0")))
+        await world.ends(make_order("a", awaited=awaiting("ord-0")), "failed", "awaited-order-failed")
 
-        assert (outcome.result, outcome.reason) == ("failed", "awaited-order-failed")
         assert not world.cluster.marks()
         assert world.nominated_node() is None
 
     async def test_an_awaited_order_that_does_not_end_makes_the_order_expire(self) -> None:
         world = World(*running("a"))
 
-        outcome = await world.carry_out(make_order("a", awaited=awaiting("ord-0")))
-
-        assert outcome.result == "expired"
-        assert "still waiting for ord-0" in outcome.message
-        assert not world.cluster.deletes()
+        await world.ends(
+            make_order("a", awaited=awaiting("ord-0")), "expired", says="still waiting for ord-0", deletes=[]
+        )
 
 
 class TestDelivery:
@@ -845,9 +826,8 @@ class TestDelivery:
         there = [a_pod(n).marked().build() for n in names[deleted:]]
         world = World(*left, *there)
 
-        outcome = await world.carry_out(make_order(*names), deliveries=2)
+        outcome = await world.ends(make_order(*names), "succeeded", deliveries=2)
 
-        assert outcome.result == "succeeded"
         assert outcome.deliveries == 2
         assert sorted(world.cluster.deletes()) == list(names[deleted:])
         assert not world.cluster.marks()
@@ -856,10 +836,13 @@ class TestDelivery:
         world = World(a_pod("a").marked().terminating().build(), a_pod("b").marked().build(), *running("c"))
         world.cluster.always_fail("delete", "b", FORBIDDEN)
 
-        outcome = await world.carry_out(make_order("a", "b", "c"), deliveries=2)
+        outcome = await world.ends(
+            make_order("a", "b", "c"),
+            "failed",
+            victims={"a": "terminating", "b": "failed", "c": "notAttempted"},
+            deliveries=2,
+        )
 
-        assert outcome.result == "failed"
-        assert results(outcome) == {"a": "terminating", "b": "failed", "c": "notAttempted"}
         assert outcome.rollback is not None
         assert outcome.rollback.conditions_cleared == ("b-uid",)
         assert outcome.rollback.nomination_reverted
@@ -901,20 +884,16 @@ class TestDelivery:
     ) -> None:
         world = World(*running("a", "b"))
 
-        outcome = await world.carry_out(make_order("a", "b", "a"))
+        await world.ends(make_order("a", "b", "a"), "refused", "named-twice", says="pod a-uid", deletes=[])
 
-        assert (outcome.result, outcome.reason) == ("refused", "named-twice")
-        assert "pod a-uid" in outcome.message
         assert world.nominated_node() is None
-        assert world.cluster.deletes() == []
 
     async def test_an_order_without_an_end_in_sight_is_refused_untouched(self) -> None:
         world = World(*running("a"))
 
         for days in (1, 2_900_000):
             order = make_order("a", order_id=f"ord-{days}", not_after=NOW + timedelta(days=days))
-            outcome = await world.carry_out(order)
-            assert (outcome.result, outcome.reason) == ("refused", "not-after-too-far")
+            await world.ends(order, "refused", "not-after-too-far")
 
         assert world.cluster.calls == []
 
@@ -944,10 +923,7 @@ class TestDelivery:
         world = World(*running("a"))
         world.records.failures.extend([TemporaryError("bus", "no answer")] * 5)
 
-        outcome = await world.carry_out(make_order("a"))
-
-        assert outcome.result == "succeeded"
-        assert world.cluster.deletes() == ["a"]
+        await world.ends(make_order("a"), "succeeded", deletes=["a"])
 
     async def test_an_outcome_the_bus_never_takes_puts_the_order_aside(self) -> None:
         world = World(*running("a"))

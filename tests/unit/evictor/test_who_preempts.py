@@ -15,7 +15,7 @@ from unit.evictor.fakes import FORBIDDEN
 from unit.evictor.test_groups import member, unit_order, world_of
 from unit.evictor.test_quota_orders import quota_order
 from unit.evictor.test_rules import reasons
-from unit.evictor.test_service import World, results, running
+from unit.evictor.test_service import World, running
 
 GOLD = Labels(match_labels={"tier": "gold"})
 PROD = Labels(match_labels={"env": "prod"})
@@ -73,12 +73,15 @@ async def test_a_change_after_the_plan_spares_the_victim(
     assert (await world.carry_out(make_order("a"))).result == "succeeded"
     change(world)
 
-    outcome = await world.carry_out(msgspec.structs.replace(make_order("b"), order_id="ord-2"))
+    outcome = await world.ends(
+        msgspec.structs.replace(make_order("b"), order_id="ord-2"),
+        "refused",
+        "victim-spared",
+        says="rule keeps of preemption.rules denies it",
+        deletes=["a"],
+    )
 
-    assert (outcome.result, outcome.reason) == ("refused", "victim-spared")
     assert reasons(outcome) == {"b": "preemption-rule"}
-    assert "rule keeps of preemption.rules denies it" in outcome.message
-    assert world.cluster.deletes() == ["a"]
 
 
 async def test_a_namespace_that_may_not_be_read_keeps_the_pods_that_rules_ask_it_of() -> None:
@@ -114,10 +117,7 @@ async def test_a_rule_that_first_asks_for_queues_spares_what_was_looked_at_befor
     by_queue = policy(preemptors=PartySelector(queues=("root.team",)))
     world.cluster.before("get_pod", "a", lambda: setattr(world, "policy", by_queue))
 
-    outcome = await world.carry_out(make_order("a"))
-
-    assert (outcome.result, outcome.reason) == ("refused", "victim-spared")
-    assert world.cluster.deletes() == []
+    await world.ends(make_order("a"), "refused", "victim-spared", deletes=[])
 
 
 @pytest.mark.parametrize(("path", "goes"), [("root.team", False), ("root.team.b", True)])
@@ -133,9 +133,7 @@ async def test_what_is_left_of_a_unit_goes_though_a_new_rule_would_keep_it() -> 
     world.cluster.before("delete", "b", lambda: setattr(world, "policy", policy()))
     world.cluster.slow["get_pod", "c"] = 40
 
-    outcome = await world.carry_out(unit_order("a", "b", "c"))
-
-    assert results(outcome) == dict.fromkeys("abc", "deleted")
+    await world.ends(unit_order("a", "b", "c"), victims=dict.fromkeys("abc", "deleted"))
 
 
 async def test_a_rule_without_preemptors_keeps_a_pod_from_a_quota_and_others_do_not() -> None:
