@@ -385,261 +385,207 @@ def _never_heard_of_preemptor(sample: Sample) -> RecordedHistory:
     return sample.requests(lambda event: None if _uid(event) == uid or event.name == named.name else event)
 
 
-MUTATIONS: dict[str, Mutation] = {
-    "a delete without preconditions": Mutation(
-        "delete-without-precondition", lambda sample: sample.the_delete(request={})
-    ),
-    "a delete with the revision alone": Mutation(
-        "delete-without-precondition",
-        lambda sample: sample.the_delete(request=_preconditions(resourceVersion="1")),
-    ),
-    "a delete on condition of another UID": Mutation(
-        "delete-without-precondition",
-        lambda sample: sample.the_delete(request=_preconditions(uid="falsified", resourceVersion="1")),
-    ),
-    "a delete without the revision": Mutation(
-        "delete-without-revision", lambda sample: sample.the_delete(request=_preconditions(uid=sample.uid))
-    ),
-    "a delete that shortens the grace": Mutation(
-        "grace-shortened",
-        lambda sample: sample.the_delete(
-            request={**_preconditions(uid=sample.uid, resourceVersion="1"), "gracePeriodSeconds": 0}
+_BY_RULE: dict[str, dict[str, Callable[[Sample], RecordedHistory]]] = {
+    "delete-without-precondition": {
+        "a delete without preconditions": lambda s: s.the_delete(request={}),
+        "a delete with the revision alone": lambda s: s.the_delete(
+            request=_preconditions(resourceVersion="1")
         ),
-    ),
-    "a delete by the planner": Mutation(
-        "delete-by-another", lambda sample: sample.the_delete(user=sample.case.accounts.planner)
-    ),
-    "a delete by the scheduler": Mutation(
-        "delete-by-another", lambda sample: sample.the_delete(user=sample.case.accounts.scheduler)
-    ),
-    "a deletion of a collection": Mutation(
-        "delete-by-another", lambda sample: sample.the_delete(verb="deletecollection")
-    ),
-    "an eviction by the planner": Mutation(
-        "delete-by-another",
-        lambda sample: sample.the_delete(
-            user=sample.case.accounts.planner,
+        "a delete on condition of another UID": lambda s: s.the_delete(
+            request=_preconditions(uid="falsified", resourceVersion="1")
+        ),
+    },
+    "delete-without-revision": {
+        "a delete without the revision": lambda s: s.the_delete(request=_preconditions(uid=s.uid)),
+    },
+    "grace-shortened": {
+        "a delete that shortens the grace": lambda s: s.the_delete(
+            request={**_preconditions(uid=s.uid, resourceVersion="1"), "gracePeriodSeconds": 0}
+        ),
+    },
+    "delete-by-another": {
+        "a delete by the planner": lambda s: s.the_delete(user=s.case.accounts.planner),
+        "a delete by the scheduler": lambda s: s.the_delete(user=s.case.accounts.scheduler),
+        "a deletion of a collection": lambda s: s.the_delete(verb="deletecollection"),
+        "an eviction by the planner": lambda s: s.the_delete(
+            user=s.case.accounts.planner,
             verb="create",
             subresource="eviction",
-            request=_eviction(sample),
+            request=_eviction(s),
         ),
-    ),
-    "a delete that the log shows as the planner's, and whose outcome calls it the evictor's": Mutation(
-        "outcome-untrue", lambda sample: sample.the_delete(user=sample.case.accounts.planner)
-    ),
-    "a delete of a pod of no order": Mutation("delete-not-ordered", _deleted_bystander),
-    "a delete before its order": Mutation(
-        "delete-not-ordered", lambda sample: sample.orders(lambda order: order, at=sample.event.at + LATER)
-    ),
-    "an order for the victim's namesake": Mutation(
-        "delete-not-ordered", lambda sample: sample.victim(uid="falsified")
-    ),
-    "an order for a pod of that name elsewhere": Mutation(
-        "delete-not-ordered", lambda sample: sample.victim(namespace="falsified")
-    ),
-    "an order for a pod of another name": Mutation(
-        "delete-not-ordered", lambda sample: sample.victim(name="falsified")
-    ),
-    "an order without the victim": Mutation(
-        "delete-not-ordered", lambda sample: sample.orders(lambda order: _with(order, victims=()))
-    ),
-    "an order that was never stored": Mutation(
-        "delete-not-ordered", lambda sample: sample.orders(lambda order: None)
-    ),
-    "a victim deleted twice": Mutation(
-        "deleted-twice",
-        lambda sample: sample.with_request(
-            sample.event, at=sample.event.at + LATER, answered_at=sample.event.answered_at + LATER
+    },
+    "outcome-untrue": {
+        "a delete that the log shows as the planner's, and whose outcome calls it the evictor's": lambda s: (
+            s.the_delete(user=s.case.accounts.planner)
         ),
-    ),
-    "a victim of higher priority": Mutation(
-        "victim-not-lower", lambda sample: sample.pod(sample.uid, _priority(1_999_999_999))
-    ),
-    "a victim of the same priority": Mutation(
-        "victim-not-lower",
-        lambda sample: sample.pod(
-            sample.uid, _priority(sample.case.pods[sample.order.preemptor_uid].priority)
+        "an outcome that tells of a delete that was not": lambda s: s.requests(
+            lambda event: None if event is s.event else event
         ),
-    ),
-    "a preemptor of the lowest priority": Mutation(
-        "victim-not-lower", lambda sample: sample.pod(sample.order.preemptor_uid, _priority(-(2**31)))
-    ),
-    "a preemptor that the API never showed": Mutation("victim-unknown", _never_heard_of_preemptor),
-    "a preemptor that may not preempt": Mutation(
-        "preemptor-may-not",
-        lambda sample: sample.pod(
-            sample.order.preemptor_uid, lambda pod: pod["spec"].update(preemptionPolicy="Never")
+        "an outcome that is silent on its victim": lambda s: s.outcomes(
+            lambda outcome: _with(outcome, victims=())
         ),
-    ),
-    "a nominator's order for a pod that its scheduler preempts for": Mutation(
-        "preemptor-may-not",
-        lambda sample: sample.orders(lambda order: _with(order, writer="makeway/nominator/n1")),
-    ),
-    "a victim in a protected namespace": Mutation(
-        "victim-protected",
-        lambda sample: sample.in_force(protected_namespaces=frozenset({sample.event.namespace})),
-    ),
-    "a victim that opted out": Mutation(
-        "victim-protected",
-        lambda sample: replace_history(sample, sample.in_force(never_evict_namespaces=frozenset({"*"}))).pod(
-            sample.uid, _annotate("makeway.dev/never-evict")
+        "an outcome that tells of a foreign pod": lambda s: s.outcomes(_foreign),
+        "an outcome that calls a deleted victim spared": lambda s: s.told(result="spared"),
+    },
+    "delete-not-ordered": {
+        "a delete of a pod of no order": _deleted_bystander,
+        "a delete before its order": lambda s: s.orders(lambda order: order, at=s.event.at + LATER),
+        "an order for the victim's namesake": lambda s: s.victim(uid="falsified"),
+        "an order for a pod of that name elsewhere": lambda s: s.victim(namespace="falsified"),
+        "an order for a pod of another name": lambda s: s.victim(name="falsified"),
+        "an order without the victim": lambda s: s.orders(lambda order: _with(order, victims=())),
+        "an order that was never stored": lambda s: s.orders(lambda order: None),
+    },
+    "deleted-twice": {
+        "a victim deleted twice": lambda s: s.with_request(
+            s.event, at=s.event.at + LATER, answered_at=s.event.answered_at + LATER
         ),
-    ),
-    "a mirror pod as a victim": Mutation(
-        "victim-protected",
-        lambda sample: sample.pod(sample.uid, _annotate("kubernetes.io/config.mirror")),
-    ),
-    "a victim on another node": Mutation(
-        "victim-elsewhere", lambda sample: sample.orders(lambda order: _with(order, node="falsified"))
-    ),
-    "a part of a unit": Mutation("unit-broken", lambda sample: sample.unit_with(sample.running())),
-    "a delete past a hard budget": Mutation(
-        "budget-passed-by",
-        lambda sample: sample.in_force(hard_namespaces=frozenset({sample.event.namespace})),
-    ),
-    "a delete under the brake": Mutation(
-        "delete-under-brake",
-        lambda sample: sample.in_force(
-            brakes=((sample.event.at - timedelta(seconds=5), sample.event.at + timedelta(seconds=5)),)
+    },
+    "victim-not-lower": {
+        "a victim of higher priority": lambda s: s.pod(s.uid, _priority(1_999_999_999)),
+        "a victim of the same priority": lambda s: s.pod(
+            s.uid, _priority(s.case.pods[s.order.preemptor_uid].priority)
         ),
-    ),
-    "lost work that the policy does not ask for": Mutation(
-        "lost-work-unasked", lambda sample: sample.decided(0)
-    ),
-    "lost work that counts before a budget": Mutation("lost-work-first", lambda sample: sample.decided(1, 0)),
-    "an order of more victims than the policy allows": Mutation(
-        "cap-exceeded", lambda sample: sample.in_force(victims_per_order=0)
-    ),
-    "more victims in a minute than the policy allows": Mutation(
-        "cap-exceeded", lambda sample: sample.in_force(victims_per_minute=2)
-    ),
-    "a late delete": Mutation(
-        "late-write",
-        lambda sample: sample.orders(
-            lambda order: _with(order, not_after=sample.event.at - timedelta(seconds=3))
+        "a preemptor of the lowest priority": lambda s: s.pod(s.order.preemptor_uid, _priority(-(2**31))),
+    },
+    "victim-unknown": {
+        "a preemptor that the API never showed": _never_heard_of_preemptor,
+    },
+    "preemptor-may-not": {
+        "a preemptor that may not preempt": lambda s: s.pod(
+            s.order.preemptor_uid, lambda pod: pod["spec"].update(preemptionPolicy="Never")
         ),
-    ),
-    "a late mark": Mutation(
-        "late-write",
-        lambda sample: sample.orders(
-            lambda order: _with(order, not_after=sample.mark().at - timedelta(seconds=2.1))
+        "a nominator's order for a pod that its scheduler preempts for": lambda s: s.orders(
+            lambda order: _with(order, writer="makeway/nominator/n1")
         ),
-    ),
-    "an epoch that had ended": Mutation(
-        "fence-not-held", lambda sample: _fence(sample, epoch=sample.order.order.fence.epoch - 1)
-    ),
-    "an epoch from the future": Mutation(
-        "fence-not-held", lambda sample: _fence(sample, epoch=sample.order.order.fence.epoch + 1000)
-    ),
-    "the fence of another Lease": Mutation("fence-not-held", lambda sample: _fence(sample, name="falsified")),
-    "the fence of a Lease elsewhere": Mutation(
-        "fence-not-held", lambda sample: _fence(sample, namespace="falsified")
-    ),
-    "an order stored twice": Mutation(
-        "order-twice", lambda sample: sample.adding("orders", lambda order: order)
-    ),
-    "an order stored again with other victims": Mutation(
-        "order-twice",
-        lambda sample: sample.adding("orders", lambda order: _with(order, victims=())),
-    ),
-    "two live orders of a preemptor": Mutation(
-        "two-live-orders", lambda sample: sample.adding("orders", _another())
-    ),
-    "a victim of two live orders": Mutation(
-        "victim-in-two-orders", lambda sample: sample.adding("orders", _rival)
-    ),
-    "an order on another preemptor's subject": Mutation(
-        "order-misrouted",
-        lambda sample: sample.orders(lambda order: order, subject=Subjects().pod_order("falsified")),
-    ),
-    "an order of another cluster": Mutation(
-        "order-of-another-cluster",
-        lambda sample: sample.orders(lambda order: _with(order, cluster_uid="falsified")),
-    ),
-    "a quota that takes the pod of a DaemonSet": Mutation(
-        "victim-of-quota", lambda sample: sample.as_quota(_daemon)
-    ),
-    "a quota that takes a mirror pod": Mutation(
-        "victim-of-quota", lambda sample: sample.as_quota(_annotate("kubernetes.io/config.mirror"))
-    ),
-    "a quota that takes a system-critical pod": Mutation(
-        "victim-of-quota", lambda sample: sample.as_quota(_priority(2_000_001_000))
-    ),
-    "an order without an outcome": Mutation(
-        "no-outcome", lambda sample: sample.outcomes(lambda outcome: None)
-    ),
-    "a second outcome": Mutation(
-        "two-outcomes",
-        lambda sample: sample.adding("outcomes", lambda outcome: _with(outcome, result="failed")),
-    ),
-    "an outcome of no order": Mutation(
-        "outcome-without-order", lambda sample: sample.adding("outcomes", _another())
-    ),
-    "an outcome before its order": Mutation(
-        "outcome-without-order",
-        lambda sample: sample.outcomes(
-            lambda outcome: outcome, at=sample.order.committed_at - timedelta(seconds=1)
+    },
+    "victim-protected": {
+        "a victim in a protected namespace": lambda s: s.in_force(
+            protected_namespaces=frozenset({s.event.namespace})
         ),
-    ),
-    "an outcome that tells of a delete that was not": Mutation(
-        "outcome-untrue",
-        lambda sample: sample.requests(lambda event: None if event is sample.event else event),
-    ),
-    "an outcome that is silent on its victim": Mutation(
-        "outcome-untrue", lambda sample: sample.outcomes(lambda outcome: _with(outcome, victims=()))
-    ),
-    "an outcome that tells of a foreign pod": Mutation(
-        "outcome-untrue", lambda sample: sample.outcomes(_foreign)
-    ),
-    "an outcome that calls a deleted victim spared": Mutation(
-        "outcome-untrue", lambda sample: sample.told(result="spared")
-    ),
-    "an outcome before the mark is off": Mutation(
-        "outcome-before-rollback",
-        lambda sample: sample.failing(keep_mark=True, keep_nomination=False),
-    ),
-    "an outcome before the nomination is off": Mutation(
-        "outcome-before-rollback",
-        lambda sample: sample.failing(keep_mark=False, keep_nomination=True),
-    ),
-    "a mark that stays": Mutation(
-        "mark-left", lambda sample: sample.failing(keep_mark=True, keep_nomination=False)
-    ),
-    "a nomination that stays": Mutation(
-        "nomination-left", lambda sample: sample.failing(keep_mark=False, keep_nomination=True)
-    ),
-    "a preemptor that is not tried again": Mutation("preemptor-idle", _untried),
-    "a mark without the UID": Mutation(
-        "patch-without-uid",
-        lambda sample: sample.marking(request={"status": (sample.mark().request or {})["status"]}),
-    ),
-    "a mark on a pod of no order": Mutation("mark-not-ordered", _marked_bystander),
-    "a nomination cleared that no order names": Mutation("clear-not-ordered", _cleared_bystander),
-    "a label written by the evictor": Mutation(
-        "write-beyond",
-        lambda sample: sample.marking(
-            request={"metadata": {"uid": sample.uid, "labels": {"falsified": "x"}}, "status": {}}
+        "a victim that opted out": lambda s: replace_history(
+            s, s.in_force(never_evict_namespaces=frozenset({"*"}))
+        ).pod(s.uid, _annotate("makeway.dev/never-evict")),
+        "a mirror pod as a victim": lambda s: s.pod(s.uid, _annotate("kubernetes.io/config.mirror")),
+    },
+    "victim-elsewhere": {
+        "a victim on another node": lambda s: s.orders(lambda order: _with(order, node="falsified")),
+    },
+    "unit-broken": {
+        "a part of a unit": lambda s: s.unit_with(s.running()),
+    },
+    "budget-passed-by": {
+        "a delete past a hard budget": lambda s: s.in_force(hard_namespaces=frozenset({s.event.namespace})),
+    },
+    "delete-under-brake": {
+        "a delete under the brake": lambda s: s.in_force(
+            brakes=((s.event.at - timedelta(seconds=5), s.event.at + timedelta(seconds=5)),)
         ),
-    ),
-    "another condition written by the evictor": Mutation(
-        "write-beyond",
-        lambda sample: sample.patching({"conditions": [{"type": "Ready", "status": "False"}]}),
-    ),
-    "a pod's address written by the evictor": Mutation(
-        "write-beyond", lambda sample: sample.patching({"podIP": "10.0.0.1"})
-    ),
-    "a pod's spec written by the evictor": Mutation(
-        "write-beyond", lambda sample: sample.patching({}, spec={"activeDeadlineSeconds": 1})
-    ),
-    "a nomination written by the evictor": Mutation(
-        "write-beyond", lambda sample: sample.patching({"nominatedNodeName": "falsified"})
-    ),
-    "a mark set by the planner": Mutation(
-        "write-beyond", lambda sample: sample.marking(user=sample.case.accounts.planner)
-    ),
-    "a mark set by the nominator": Mutation(
-        "write-beyond", lambda sample: sample.marking(user=sample.case.accounts.nominator)
-    ),
-    "a preemptor bound twice": Mutation("bound-twice", _bound_again),
+    },
+    "lost-work-unasked": {
+        "lost work that the policy does not ask for": lambda s: s.decided(0),
+    },
+    "lost-work-first": {
+        "lost work that counts before a budget": lambda s: s.decided(1, 0),
+    },
+    "cap-exceeded": {
+        "an order of more victims than the policy allows": lambda s: s.in_force(victims_per_order=0),
+        "more victims in a minute than the policy allows": lambda s: s.in_force(victims_per_minute=2),
+    },
+    "late-write": {
+        "a late delete": lambda s: s.orders(
+            lambda order: _with(order, not_after=s.event.at - timedelta(seconds=3))
+        ),
+        "a late mark": lambda s: s.orders(
+            lambda order: _with(order, not_after=s.mark().at - timedelta(seconds=2.1))
+        ),
+    },
+    "fence-not-held": {
+        "an epoch that had ended": lambda s: _fence(s, epoch=s.order.order.fence.epoch - 1),
+        "an epoch from the future": lambda s: _fence(s, epoch=s.order.order.fence.epoch + 1000),
+        "the fence of another Lease": lambda s: _fence(s, name="falsified"),
+        "the fence of a Lease elsewhere": lambda s: _fence(s, namespace="falsified"),
+    },
+    "order-twice": {
+        "an order stored twice": lambda s: s.adding("orders", lambda order: order),
+        "an order stored again with other victims": lambda s: s.adding(
+            "orders", lambda order: _with(order, victims=())
+        ),
+    },
+    "two-live-orders": {
+        "two live orders of a preemptor": lambda s: s.adding("orders", _another()),
+    },
+    "victim-in-two-orders": {
+        "a victim of two live orders": lambda s: s.adding("orders", _rival),
+    },
+    "order-misrouted": {
+        "an order on another preemptor's subject": lambda s: s.orders(
+            lambda order: order, subject=Subjects().pod_order("falsified")
+        ),
+    },
+    "order-of-another-cluster": {
+        "an order of another cluster": lambda s: s.orders(
+            lambda order: _with(order, cluster_uid="falsified")
+        ),
+    },
+    "victim-of-quota": {
+        "a quota that takes the pod of a DaemonSet": lambda s: s.as_quota(_daemon),
+        "a quota that takes a mirror pod": lambda s: s.as_quota(_annotate("kubernetes.io/config.mirror")),
+        "a quota that takes a system-critical pod": lambda s: s.as_quota(_priority(2_000_001_000)),
+    },
+    "no-outcome": {
+        "an order without an outcome": lambda s: s.outcomes(lambda outcome: None),
+    },
+    "two-outcomes": {
+        "a second outcome": lambda s: s.adding("outcomes", lambda outcome: _with(outcome, result="failed")),
+    },
+    "outcome-without-order": {
+        "an outcome of no order": lambda s: s.adding("outcomes", _another()),
+        "an outcome before its order": lambda s: s.outcomes(
+            lambda outcome: outcome, at=s.order.committed_at - timedelta(seconds=1)
+        ),
+    },
+    "outcome-before-rollback": {
+        "an outcome before the mark is off": lambda s: s.failing(keep_mark=True, keep_nomination=False),
+        "an outcome before the nomination is off": lambda s: s.failing(keep_mark=False, keep_nomination=True),
+    },
+    "mark-left": {
+        "a mark that stays": lambda s: s.failing(keep_mark=True, keep_nomination=False),
+    },
+    "nomination-left": {
+        "a nomination that stays": lambda s: s.failing(keep_mark=False, keep_nomination=True),
+    },
+    "preemptor-idle": {
+        "a preemptor that is not tried again": _untried,
+    },
+    "patch-without-uid": {
+        "a mark without the UID": lambda s: s.marking(request={"status": (s.mark().request or {})["status"]}),
+    },
+    "mark-not-ordered": {
+        "a mark on a pod of no order": _marked_bystander,
+    },
+    "clear-not-ordered": {
+        "a nomination cleared that no order names": _cleared_bystander,
+    },
+    "write-beyond": {
+        "a label written by the evictor": lambda s: s.marking(
+            request={"metadata": {"uid": s.uid, "labels": {"falsified": "x"}}, "status": {}}
+        ),
+        "another condition written by the evictor": lambda s: s.patching(
+            {"conditions": [{"type": "Ready", "status": "False"}]}
+        ),
+        "a pod's address written by the evictor": lambda s: s.patching({"podIP": "10.0.0.1"}),
+        "a pod's spec written by the evictor": lambda s: s.patching({}, spec={"activeDeadlineSeconds": 1}),
+        "a nomination written by the evictor": lambda s: s.patching({"nominatedNodeName": "falsified"}),
+        "a mark set by the planner": lambda s: s.marking(user=s.case.accounts.planner),
+        "a mark set by the nominator": lambda s: s.marking(user=s.case.accounts.nominator),
+    },
+    "bound-twice": {
+        "a preemptor bound twice": _bound_again,
+    },
+}
+
+MUTATIONS = {
+    name: Mutation(rule, falsify) for rule, named in _BY_RULE.items() for name, falsify in named.items()
 }
 """Each has a name; the checker has to find it by its rule, among whatever else is wrong then."""

@@ -186,74 +186,58 @@ CORRECT: dict[str, Callable[[], Recording]] = {
     ),
 }
 
-_DAEMON = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "controller": True, "name": "d", "uid": "d"}]
-
-VIOLATIONS: dict[str, tuple[str, Callable[[], Recording]]] = {
-    "a second order of a queue while the first is live": (
-        "two-live-orders",
-        lambda: (
+_BY_RULE: dict[str, dict[str, Callable[[], Recording]]] = {
+    "two-live-orders": {
+        "a second order of a queue while the first is live": lambda: (
             quota().ordered(quota_order_of(2), 2.25).ended(quota_order_of(), 2.3).ended(quota_order_of(2), 5)
         ),
-    ),
-    "a victim of a queue's and of a preemptor's live order": (
-        "victim-in-two-orders",
-        lambda: made_room().ordered(quota_order_of(2), 2.25).ended(quota_order_of(2), 5),
-    ),
-    "a quota order without an outcome": ("no-outcome", quota),
-    "an eviction without any order": (
-        "delete-not-ordered",
-        lambda: made_room().pod("bystander", 0, priority=0).evicted("bystander", 2.2),
-    ),
-    "an equal priority where no policy turns the simple preemptor on": (
-        "victim-not-lower",
-        lambda: made_room_for_pinned(policy=False),
-    ),
-    "an equal priority where no queue takes back": ("victim-not-lower", lambda: reclaimed(on=False)),
-    "an equal priority by another rule than reclaim": (
-        "victim-not-lower",
-        lambda: reclaimed(rule="lower-priority"),
-    ),
-    "a higher priority for a queue that takes back": (
-        "victim-not-lower",
-        lambda: reclaimed(victim_priority=1),
-    ),
-    "a DaemonSet's pod for a queue that takes back": (
-        "victim-not-lower",
-        lambda: reclaimed(victim_daemon=True),
-    ),
-    "an equal priority for a pod of no DaemonSet": (
-        "victim-not-lower",
-        lambda: made_room_for_pinned(daemon=False),
-    ),
-    "an equal priority for a pod bound to another node": (
-        "victim-not-lower",
-        lambda: made_room_for_pinned(only_on="node-2"),
-    ),
-    "an equal priority for a DaemonSet's pod bound to no node": (
-        "victim-not-lower",
-        lambda: made_room_for_pinned(only_on=""),
-    ),
-    "a higher priority for a pod bound to the node": (
-        "victim-not-lower",
-        lambda: made_room_for_pinned(victim_priority=1),
-    ),
-    "an equal priority for a DaemonSet of a namespace that the policy does not list": (
-        "victim-not-lower",
-        lambda: replace(
+        "a second order before the first's limit, where it has no outcome": lambda: (
+            pending()
+            .ordered(order_of(2, until=120), 63.9)
+            .deleted("victim", 64.2)
+            .ended(order_of(2), 64.3)
+            .ended(order_of(), 70, result="expired")
+            .removed("victim", 65)
+            .bound("urgent", 65.1)
+        ),
+    },
+    "victim-in-two-orders": {
+        "a victim of a queue's and of a preemptor's live order": lambda: (
+            made_room().ordered(quota_order_of(2), 2.25).ended(quota_order_of(2), 5)
+        ),
+    },
+    "no-outcome": {
+        "a quota order without an outcome": quota,
+    },
+    "delete-not-ordered": {
+        "an eviction without any order": lambda: (
+            made_room().pod("bystander", 0, priority=0).evicted("bystander", 2.2)
+        ),
+    },
+    "victim-not-lower": {
+        "an equal priority where no policy turns the simple preemptor on": lambda: made_room_for_pinned(
+            policy=False
+        ),
+        "an equal priority where no queue takes back": lambda: reclaimed(on=False),
+        "an equal priority by another rule than reclaim": lambda: reclaimed(rule="lower-priority"),
+        "a higher priority for a queue that takes back": lambda: reclaimed(victim_priority=1),
+        "a DaemonSet's pod for a queue that takes back": lambda: reclaimed(victim_daemon=True),
+        "an equal priority for a pod of no DaemonSet": lambda: made_room_for_pinned(daemon=False),
+        "an equal priority for a pod bound to another node": lambda: made_room_for_pinned(only_on="node-2"),
+        "an equal priority for a DaemonSet's pod bound to no node": lambda: made_room_for_pinned(only_on=""),
+        "a higher priority for a pod bound to the node": lambda: made_room_for_pinned(victim_priority=1),
+        "an equal priority for a DaemonSet of a namespace that the policy does not list": lambda: replace(
             made_room_for_pinned(), in_force=InForce(daemonset_namespaces=frozenset({"kube-system"}))
         ),
-    ),
-    "an equal priority that is system-critical": (
-        "victim-not-lower",
-        lambda: made_room_for_pinned(priority=2_000_000_000),
-    ),
-    "a DaemonSet's pod for another DaemonSet's": (
-        "victim-of-daemonset",
-        lambda: made_room_for_pinned(priority=10, victim_priority=0, victim_daemon=True),
-    ),
-    "a mark before its order": (
-        "mark-not-ordered",
-        lambda: (
+        "an equal priority that is system-critical": lambda: made_room_for_pinned(priority=2_000_000_000),
+    },
+    "victim-of-daemonset": {
+        "a DaemonSet's pod for another DaemonSet's": lambda: made_room_for_pinned(
+            priority=10, victim_priority=0, victim_daemon=True
+        ),
+    },
+    "mark-not-ordered": {
+        "a mark before its order": lambda: (
             Recording()
             .pod("victim", 0, priority=0, node="node-1")
             .pod("urgent", 1, priority=1000)
@@ -265,20 +249,16 @@ VIOLATIONS: dict[str, tuple[str, Callable[[], Recording]]] = {
             .removed("victim", 3)
             .bound("urgent", 3.1)
         ),
-    ),
-    "a delete after notAfter + 2 s": (
-        "late-write",
-        lambda: (
+    },
+    "late-write": {
+        "a delete after notAfter + 2 s": lambda: (
             pending()
             .deleted("victim", 64.1)
             .ended(order_of(), 64.2)
             .removed("victim", 65)
             .bound("urgent", 65.1)
         ),
-    ),
-    "a mark after notAfter + 2 s": (
-        "late-write",
-        lambda: (
+        "a mark after notAfter + 2 s": lambda: (
             pending()
             .marked("victim", 64.1)
             .unmarked("victim", 65)
@@ -286,10 +266,7 @@ VIOLATIONS: dict[str, tuple[str, Callable[[], Recording]]] = {
             .ended(order_of(), 65.1, result="expired")
             .failed_scheduling("urgent", 66)
         ),
-    ),
-    "a listed nomination cleared after notAfter + 2 s": (
-        "late-write",
-        lambda: (
+        "a listed nomination cleared after notAfter + 2 s": lambda: (
             with_waiting_pod()
             .ordered(listing("uid-waiting"))
             .deleted("victim", 2.2)
@@ -298,31 +275,17 @@ VIOLATIONS: dict[str, tuple[str, Callable[[], Recording]]] = {
             .removed("victim", 3)
             .bound("urgent", 64.3)
         ),
-    ),
-    "a second order before the first's limit, where it has no outcome": (
-        "two-live-orders",
-        lambda: (
-            pending()
-            .ordered(order_of(2, until=120), 63.9)
-            .deleted("victim", 64.2)
-            .ended(order_of(2), 64.3)
-            .ended(order_of(), 70, result="expired")
-            .removed("victim", 65)
-            .bound("urgent", 65.1)
-        ),
-    ),
-    "a nomination taken back too late": (
-        "nomination-left",
-        lambda: (
+    },
+    "nomination-left": {
+        "a nomination taken back too late": lambda: (
             pending()
             .ended(order_of(), 3, result="failed")
             .failed_scheduling("urgent", 3.5)
             .cleared("urgent", 13.5, SCHEDULER)
         ),
-    ),
-    "a mark taken off too late": (
-        "mark-left",
-        lambda: (
+    },
+    "mark-left": {
+        "a mark taken off too late": lambda: (
             pending()
             .marked("victim", 2.1)
             .cleared("urgent", 3)
@@ -330,23 +293,23 @@ VIOLATIONS: dict[str, tuple[str, Callable[[], Recording]]] = {
             .failed_scheduling("urgent", 3.5)
             .unmarked("victim", 33.5)
         ),
-    ),
-    "a preemptor that is tried too late after its victims left": (
-        "preemptor-idle",
-        lambda: (
+    },
+    "preemptor-idle": {
+        "a preemptor that is tried too late after its victims left": lambda: (
             pending().deleted("victim", 2.2).ended(order_of(), 2.3).removed("victim", 3).bound("urgent", 13.5)
         ),
-    ),
-    "a preemptor tied to a victim that never leaves": (
-        "preemptor-idle",
-        lambda: pending().deleted("victim", 2.2).ended(order_of(), 2.3),
-    ),
-    "a gang's victims that were read too early": ("barrier-skipped", lambda: gang_made_room(read=0.5)),
-    "a gang of which too few wait": (
-        "gang-short",
-        lambda: gang_made_room(gang_pending(members=GANG[:1])),
-    ),
+        "a preemptor tied to a victim that never leaves": lambda: (
+            pending().deleted("victim", 2.2).ended(order_of(), 2.3)
+        ),
+    },
+    "barrier-skipped": {
+        "a gang's victims that were read too early": lambda: gang_made_room(read=0.5),
+    },
+    "gang-short": {
+        "a gang of which too few wait": lambda: gang_made_room(gang_pending(members=GANG[:1])),
+    },
 }
+VIOLATIONS = {name: (rule, history) for rule, named in _BY_RULE.items() for name, history in named.items()}
 
 
 @pytest.mark.parametrize("history", CORRECT.values(), ids=CORRECT.keys())
