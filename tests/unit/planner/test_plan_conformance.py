@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import pytest
 
+from preemption_cases import CASES, Case
 from unit.planner.building import (
     HIGH,
     LOW,
@@ -29,58 +28,36 @@ from unit.planner.building import (
 FOO = {"app": "foo"}
 
 
-def test_dp_1_every_node_with_a_lower_pod_in_the_way_is_a_candidate() -> None:
-    snapshot = make_snapshot(["n1", "n2"], [make_pod("p1", "n1", MID, L), make_pod("p2", "n2", MID, L)])
+PRIORITIES = {"neg": NEG, "low": LOW, "mid": MID, "high": HIGH}
+DECIDED_BY = {
+    "DP-10": "lowest-highest-priority",
+    "DP-11": "lowest-priority-sum",
+    "DP-13": "latest-start",
+    "DP-18": "node-name",
+}
 
-    assert choices(planned(snapshot, ask(make_pod("P", priority=HIGH, size=L)))) == [
-        ("n1", {"p1"}),
-        ("n2", {"p2"}),
+
+@pytest.mark.parametrize(("name", "case"), CASES.items(), ids=CASES.keys())
+def test_default_preemption(name: str, case: Case) -> None:
+    pods = [
+        make_pod(f"{node}-{pod}", node, PRIORITIES[priority], size, start=start)
+        for node, of_node in case.nodes.items()
+        for pod, priority, size, start in of_node
     ]
+    snapshot = make_snapshot(list(case.nodes), pods)
+    question = ask(make_pod("P", priority=PRIORITIES[case.priority], size=case.size))
+    if not case.candidates:
+        refusal = refused(snapshot, question)
+        assert refusal.reason == "NoLowerPriorityPods"
+        assert refusal.node_reasons == {"No pods of lower priority": len(case.nodes)}
+        return
 
+    result = planned(snapshot, question)
 
-@pytest.mark.parametrize("priority", [LOW, MID])
-def test_dp_2_no_pod_of_equal_or_higher_priority_is_a_victim(priority: int) -> None:
-    snapshot = make_snapshot(["n1", "n2"], [make_pod("p1", "n1", MID, L), make_pod("p2", "n2", MID, L)])
-
-    refusal = refused(snapshot, ask(make_pod("P", priority=priority, size=L)))
-
-    assert refusal.reason == "NoLowerPriorityPods"
-    assert refusal.node_reasons == {"No pods of lower priority": 2}
-
-
-def test_dp_3_a_small_pod_that_still_fits_is_given_back() -> None:
-    snapshot = make_snapshot(["n1"], [make_pod("small", "n1", LOW, S), make_pod("mid", "n1", MID, L)])
-
-    assert choices(planned(snapshot, ask(make_pod("P", priority=HIGH, size=L)))) == [("n1", {"mid"})]
-
-
-def test_dp_4_lower_pods_go_and_the_rest_of_the_node_stays() -> None:
-    snapshot = make_snapshot(
-        ["n1", "n2"],
-        [
-            make_pod("a", "n1", MID, S),
-            make_pod("b", "n1", LOW, S),
-            make_pod("c", "n1", MID, M),
-            make_pod("d", "n1", HIGH, S),
-            make_pod("e", "n2", HIGH, L),
-        ],
-    )
-
-    assert choices(planned(snapshot, ask(make_pod("P", priority=HIGH, size=L)))) == [("n1", {"b", "c"})]
-
-
-def test_dp_5_of_two_equal_pods_the_newer_goes() -> None:
-    snapshot = make_snapshot(
-        ["n1"],
-        [
-            make_pod("a", "n1", LOW, S, start=5),
-            make_pod("b", "n1", LOW, S, start=4),
-            make_pod("c", "n1", MID, M, start=3),
-            make_pod("d", "n1", HIGH, S, start=2),
-        ],
-    )
-
-    assert choices(planned(snapshot, ask(make_pod("P", priority=HIGH, size=L)))) == [("n1", {"a", "c"})]
+    wanted = [(node, {f"{node}-{pod}" for pod in gone}) for node, gone in case.candidates.items()]
+    assert choices(result) == wanted
+    rule = name.partition(" ")[0]
+    assert result.candidates[0].decided_by == DECIDED_BY.get(rule, result.candidates[0].decided_by)
 
 
 def test_dp_6_a_budget_of_one_is_violated_once_by_two_victims() -> None:
@@ -141,64 +118,15 @@ def test_dp_9_nodes_in_the_way_of_a_spread_are_unmodelled_and_those_without_lowe
     assert result.unmodelled_total == 2
 
 
-def best(pods: Mapping[str, Sequence[tuple[int, int, float]]]) -> tuple[str, str]:
-    """The chosen node, and the rule that decided, for P high XL; pods as (priority, size, start)."""
-    records = [
-        make_pod(f"{node}-{index}", node, priority, size, start=start)
-        for node, of_node in pods.items()
-        for index, (priority, size, start) in enumerate(of_node)
-    ]
-    result = planned(make_snapshot(list(pods), records), ask(make_pod("P", priority=HIGH, size=XL)))
-    return result.candidates[0].node, result.candidates[0].decided_by
-
-
-def test_dp_10_the_lowest_highest_priority_wins() -> None:
-    pods = {
-        "n1": [(MID, L, 0), (MID, M, 0)],
-        "n2": [(MID, L, 0), (LOW, M, 0)],
-        "n3": [(LOW, L, 0), (LOW, M, 0)],
-    }
-    assert best(pods) == ("n3", "lowest-highest-priority")
-
-
-def test_dp_11_the_lowest_sum_of_priorities_wins() -> None:
-    pods = {
-        "n1": [(MID, M, 0), (MID, L, 0)],
-        "n2": [(MID, L, 0), (LOW, M, 0)],
-        "n3": [(MID, M, 0), (MID, L, 0)],
-    }
-    assert best(pods) == ("n2", "lowest-priority-sum")
-
-
-def test_dp_12_negative_priorities_do_not_make_more_victims_look_better() -> None:
-    pods = {
-        "n1": [(MID, S, 0), (NEG, S, 0), (MID, S, 0), (NEG, S, 0)],
-        "n2": [(MID, L, 0), (NEG, M, 0)],
-        "n3": [(MID, M, 0), (NEG, S, 0), (LOW, S, 0)],
-    }
-    assert best(pods)[0] == "n2"
-
-
-@pytest.mark.parametrize(
-    ("starts", "winner"),
-    [
-        ({"n1": (2, 2), "n2": (3, 3), "n3": (1, 1)}, "n2"),
-        ({"n1": (4, 2), "n2": (5, 1), "n3": (3, 6)}, "n3"),
-    ],
-)
-def test_dp_13_the_latest_of_the_earliest_starts_wins(
-    starts: dict[str, tuple[int, int]], winner: str
-) -> None:
-    pods = {
-        node: [(MID, M, float(first)), (MID, L, float(second))] for node, (first, second) in starts.items()
-    }
-    assert best(pods) == (winner, "latest-start")
-
-
 def test_dp_13_of_the_victims_only_those_of_the_highest_priority_count_with_their_start() -> None:
-    pods = {"n1": [(MID, M, 4), (LOW, L, 6)], "n2": [(MID, M, 5), (LOW, L, 0)]}
+    pods = [make_pod("a", "n1", MID, M, start=4), make_pod("b", "n1", LOW, L, start=6)]
+    pods += [make_pod("c", "n2", MID, M, start=5), make_pod("d", "n2", LOW, L)]
 
-    assert best(pods) == ("n2", "latest-start")
+    best = planned(make_snapshot(["n1", "n2"], pods), ask(make_pod("P", priority=HIGH, size=XL))).candidates[
+        0
+    ]
+
+    assert (best.node, best.decided_by) == ("n2", "latest-start")
 
 
 def test_dp_14_of_5000_nodes_the_one_far_better_is_always_found() -> None:
@@ -220,12 +148,3 @@ def test_dp_15_a_pod_that_never_preempts_gets_a_refusal() -> None:
     refusal = refused(snapshot, ask(make_pod("P", priority=HIGH, size=L), may_preempt=False))
 
     assert refusal.reason == "PreemptionPolicyNever"
-
-
-def test_dp_18_of_two_equal_candidates_the_lower_name_wins() -> None:
-    pods = [make_pod("z", "n2", LOW, XL), make_pod("a", "n1", LOW, XL)]
-
-    result = planned(make_snapshot(["n2", "n1"], pods), ask(make_pod("P", priority=HIGH, size=L)))
-
-    assert [proposal.node for proposal in result.candidates] == ["n1", "n2"]
-    assert result.candidates[0].decided_by == "node-name"
