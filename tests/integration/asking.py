@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from integration.builders import NodeBuilder, PodBuilder, make_node
 from integration.cluster import RunningCluster
 from integration.preempting import sized
-from integration.waiting import NotYet, until
+from integration.waiting import NotYet, until, until_seen
 from makeway.cli.main import app
 from makeway.dev.options import PLANNER
 from makeway.planner.offline.dump import COMMAND
@@ -37,6 +37,13 @@ async def ask(cluster: RunningCluster, *arguments: str, stdin: str = "") -> Answ
     assert code == 0, error or output
     answer: Answer = json.loads(output)
     return answer
+
+
+async def until_said(cluster: RunningCluster, text: str, *arguments: str) -> None:
+    """Wait until a command says so."""
+    await until_seen(
+        f"{' '.join(arguments)} says {text!r}", lambda: run(cluster, *arguments), lambda said: text in said[1]
+    )
 
 
 async def until_recording(cluster: RunningCluster) -> None:

@@ -14,7 +14,7 @@ import yaml
 
 from integration.cluster import RunningCluster
 from integration.scraping import Samples, scrape
-from integration.waiting import NotYet, until
+from integration.waiting import NotYet, until, until_seen
 from makeway.bus.client import Bus
 from makeway.bus.control import ControlState
 from makeway.dev.options import EVICTOR, LIFTED_RATES, NOMINATOR, PLANNER
@@ -109,13 +109,11 @@ async def put_queues(cluster: RunningCluster, text: str) -> None:
     await put(cluster, {"queues.yaml": text}, QUEUES_CONFIGMAP)
     revision = revision_of(text)
 
-    async def in_force() -> bool:
-        state = await control_state(cluster)
-        if state.queues_revision != revision:
-            raise NotYet("other queues are told")
-        return True
-
-    await until(f"queues {revision} are in force", in_force)
+    await until_seen(
+        f"queues {revision} are in force",
+        lambda: control_state(cluster),
+        lambda state: state.queues_revision == revision,
+    )
 
 
 async def control_state(cluster: RunningCluster) -> ControlState:

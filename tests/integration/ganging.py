@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -71,19 +71,34 @@ async def gang(
 
 
 @asynccontextmanager
-async def faulty_space(
-    cluster: RunningCluster, set_stage: Callable[[Space], Awaitable[None]]
-) -> AsyncIterator[Space]:
-    """Give a space in which gangs wait without a plan; the checker judges it, and the cluster is healed."""
+async def faulty_space(cluster: RunningCluster, unit: Sequence[str]) -> AsyncIterator[Space]:
+    """Give a space in which gangs wait without a plan; the checker judges it, and the cluster is healed.
+
+    A large pod fills n0, and the pods of a unit n1 and n2; node `spare` has a taint.
+    """
     failpoints = Failpoints(cluster)
     async with policy(cluster, protection=HOLDING), open_space(cluster) as opened:
         try:
-            await set_stage(opened)
+            await _set_stage(opened, unit)
             yield opened
             await assert_invariants(opened, wait=False)
         finally:
             failpoints.disarm()
             await cluster.heal()
+
+
+async def _set_stage(space: Space, names: Sequence[str]) -> None:
+    spare = make_node("spare").cpu("1").taint("tests.makeway.dev/spare", "true")
+    await space.add_nodes(*(make_node(f"n{number}").cpu("1") for number in range(3)), spare)
+    await pod_group(
+        space, "old", schedulingPolicy={"basic": {}}, disruptionMode=form().whole, priorityClassName="low"
+    )
+    each = len(names) // 2
+    unit = [
+        sized(name, "low", 1000 // each).on(f"n{1 + number // each}").spec(**in_group("old"))
+        for number, name in enumerate(names)
+    ]
+    await run_victims(space, sized("large", "low", 1000).on("n0"), *unit)
 
 
 async def first_outcome(space: Space, train: Gang) -> Outcome:

@@ -10,7 +10,7 @@ from integration.cluster import RunningCluster
 from integration.scraping import scrape
 from integration.signing import signatures_of
 from integration.space import Space
-from integration.waiting import PATIENT_SECONDS, NotYet, until
+from integration.waiting import PATIENT_SECONDS, NotYet, until, until_seen
 from makeway.bus.client import Bus
 from makeway.bus.control import ControlState, QueueLimit
 from makeway.bus.nats.publishing import Published
@@ -130,13 +130,12 @@ async def bound(space: Space) -> list[str]:
 async def until_bound_count(space: Space, count: int, *, seconds: float = PATIENT_SECONDS) -> None:
     """Wait until exactly so many pods are on a node."""
 
-    async def counted() -> bool:
-        names = await bound(space)
-        if len(names) != count:
-            raise NotYet(f"{len(names)} are")
-        return True
-
-    await until(f"{count} pods are on a node", counted, seconds=seconds)
+    await until_seen(
+        f"{count} pods are on a node",
+        lambda: bound(space),
+        lambda names: len(names) == count,
+        seconds=seconds,
+    )
 
 
 async def until_waiting(space: Space, name: str, *parts: str, seconds: float = PATIENT_SECONDS) -> str:

@@ -1,6 +1,5 @@
 """PriorityClasses of one test: they belong to no namespace."""
 
-import json
 from typing import Any
 
 from integration.space import Space
@@ -45,10 +44,7 @@ class Classes:
 
     async def ask(self, full: str, minimum: int, seconds: int) -> None:
         """Change what a class tolerates."""
-        body = json.dumps({"metadata": {"annotations": asking(minimum, seconds)}}).encode()
-        await self.space.api.request(
-            "PATCH", f"{CLASSES}/{full}", body=body, content_type="application/merge-patch+json"
-        )
+        await self.space.merge(f"{CLASSES}/{full}", {"metadata": {"annotations": asking(minimum, seconds)}})
 
     async def delete(self, full: str) -> None:
         """Delete one while its pods run."""

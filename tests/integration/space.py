@@ -143,12 +143,7 @@ class Space:
     async def mark_disrupted(self, budget: str, *pods: str) -> None:
         """Let a budget's status say that these pods' evictions have been processed."""
         disrupted = {name: f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}" for name in pods}
-        await self.api.request(
-            "PATCH",
-            f"{self._budgets}/{budget}/status",
-            body=json.dumps({"status": {"disruptedPods": disrupted}}).encode(),
-            content_type=_MERGE,
-        )
+        await self.merge(f"{self._budgets}/{budget}/status", {"status": {"disruptedPods": disrupted}})
 
     async def until_disruptions_allowed(self, budget: str, count: int) -> None:
         """Wait until a budget allows so many disruptions."""
@@ -260,8 +255,20 @@ class Space:
 
     async def patch(self, name: str, patch: Manifest, subresource: str = "") -> None:
         """Merge a patch into a pod."""
-        path = f"{self._core}/pods/{name}{f'/{subresource}' if subresource else ''}"
+        await self.merge(f"{self._core}/pods/{name}{f'/{subresource}' if subresource else ''}", patch)
+
+    async def merge(self, path: str, patch: Manifest) -> None:
+        """Merge a patch into any object."""
         await self.api.request("PATCH", path, body=json.dumps(patch).encode(), content_type=_MERGE)
+
+    async def bind(self, name: str, node: str) -> None:
+        """Bind a pod to a node, by its name in the cluster, as another client than the scheduler does."""
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        await self.post(f"{self._core}/pods/{name}/binding", {"metadata": {"name": name}, "target": target})
+
+    async def cordon(self, name: str) -> None:
+        """Let no pod be scheduled to a node of the test."""
+        await self.merge(f"/api/v1/nodes/{self.node_name(name)}", {"spec": {"unschedulable": True}})
 
     async def delete_node(self, name: str) -> None:
         """Delete a node of the test."""

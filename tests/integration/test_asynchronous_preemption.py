@@ -33,17 +33,15 @@ def cluster(race_cluster: RunningCluster) -> RunningCluster:
     return race_cluster
 
 
-async def test_a_1_the_preemptor_is_held_until_its_order_is_done(
-    cluster: RunningCluster, space_without_evictor: Space
-) -> None:
-    space = space_without_evictor
+@pytest.mark.usefixtures("space_without_evictor")
+async def test_a_1_the_preemptor_is_held_until_its_order_is_done(space: Space) -> None:
     await run_victims(space, sized("victim", "low", 500).on("n1"))
     preemptor = await ordered(space, sized("p", "high", 500))
 
     await space.delete("victim")
     await space.until_gone("victim")
     await assert_stays_pending(space, "p")
-    await cluster.start("evictor")
+    await space.cluster.start("evictor")
 
     assert await space.until_bound("p") == "n1"
     _, outcome = await outcome_of_order(space, preemptor)
@@ -54,10 +52,10 @@ async def test_a_1_the_preemptor_is_held_until_its_order_is_done(
 
 @pytest.mark.both_forms
 @pytest.mark.parametrize("priority", ["high", "mid"])
+@pytest.mark.usefixtures("space_without_evictor")
 async def test_a_2_a_pod_of_equal_or_lower_priority_does_not_take_the_place(
-    cluster: RunningCluster, space_without_evictor: Space, priority: str
+    space: Space, priority: str
 ) -> None:
-    space = space_without_evictor
     await run_victims(space, sized("victim", "low", 500).on("n1"))
     await ordered(space, sized("p", "high", 500))
 
@@ -65,17 +63,15 @@ async def test_a_2_a_pod_of_equal_or_lower_priority_does_not_take_the_place(
     await space.until_gone("victim")
     await space.create(sized("thief", priority, 500))
     await assert_stays_pending(space, "thief")
-    await cluster.start("evictor")
+    await space.cluster.start("evictor")
 
     assert await space.until_bound("p") == "n1"
     await assert_stays_pending(space, "thief", seconds=1)
 
 
 @pytest.mark.both_forms
-async def test_a_3_a_pod_that_fits_beside_it_may_share_the_node(
-    cluster: RunningCluster, space_without_evictor: Space
-) -> None:
-    space = space_without_evictor
+@pytest.mark.usefixtures("space_without_evictor")
+async def test_a_3_a_pod_that_fits_beside_it_may_share_the_node(space: Space) -> None:
     await run_victims(space, sized("victim", "low", 500).on("n1"))
     await ordered(space, sized("p", "high", 300))
 
@@ -84,14 +80,12 @@ async def test_a_3_a_pod_that_fits_beside_it_may_share_the_node(
     await space.create(sized("neighbour", "high", 200))
 
     assert await space.until_bound("neighbour") == "n1"
-    await cluster.start("evictor")
+    await space.cluster.start("evictor")
     assert await space.until_bound("p") == "n1"
 
 
-async def test_a_4_a_higher_one_may_take_it_and_the_first_is_tried_again_at_once(
-    cluster: RunningCluster, space_without_evictor: Space
-) -> None:
-    space = space_without_evictor
+@pytest.mark.usefixtures("space_without_evictor")
+async def test_a_4_a_higher_one_may_take_it_and_the_first_is_tried_again_at_once(space: Space) -> None:
     await run_victims(space, sized("victim", "low", 500).on("n1"))
     preemptor = await ordered(space, sized("p", "mid", 500))
     tries = len(await space.bus.decisions(preemptor.metadata.uid))
@@ -100,22 +94,20 @@ async def test_a_4_a_higher_one_may_take_it_and_the_first_is_tried_again_at_once
     await space.until_gone("victim")
     await space.create(sized("higher", "high", 500))
     assert await space.until_bound("higher") == "n1"
-    await cluster.start("evictor")
+    await space.cluster.start("evictor")
     await outcome_of_order(space, preemptor)
 
     await until_tried_again(space, preemptor, tries)
 
 
 @pytest.mark.both_forms
-async def test_a_5_room_is_made_for_both_of_two_preemptors_on_one_node(
-    cluster: RunningCluster, space_without_evictor: Space
-) -> None:
-    space = space_without_evictor
+@pytest.mark.usefixtures("space_without_evictor")
+async def test_a_5_room_is_made_for_both_of_two_preemptors_on_one_node(space: Space) -> None:
     await run_victims(space, *[sized(name, "low", 250).on("n1") for name in ("v1", "v2")])
 
     preemptors = [await ordered(space, sized(name, "high", 250)) for name in ("p1", "p2")]
     victims = [victim.name for order in await all_orders(space, preemptors) for victim in order.victims]
-    await cluster.start("evictor")
+    await space.cluster.start("evictor")
 
     assert sorted(victims) == ["v1", "v2"]
     assert [await space.until_bound(name) for name in ("p1", "p2")] == ["n1", "n1"]
@@ -123,17 +115,15 @@ async def test_a_5_room_is_made_for_both_of_two_preemptors_on_one_node(
 
 
 @pytest.mark.both_forms
-async def test_a_5_a_victim_that_is_already_ordered_is_awaited_not_ordered_again(
-    cluster: RunningCluster, space_without_evictor: Space
-) -> None:
-    space = space_without_evictor
+@pytest.mark.usefixtures("space_without_evictor")
+async def test_a_5_a_victim_that_is_already_ordered_is_awaited_not_ordered_again(space: Space) -> None:
     (victim,) = await run_victims(space, sized("victim", "low", 500).on("n1"))
 
     first = await ordered(space, sized("p1", "high", 250))
     second = await ordered(space, sized("p2", "high", 250))
     (first_order,) = await space.bus.orders(first.metadata.uid)
     (second_order,) = await space.bus.orders(second.metadata.uid)
-    await cluster.start("evictor")
+    await space.cluster.start("evictor")
 
     assert [v.uid for v in first_order.victims] == [victim.metadata.uid]
     assert second_order.victims == ()

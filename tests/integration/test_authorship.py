@@ -115,16 +115,14 @@ async def marked_by(space: Space) -> dict[str, Any]:
     """Have a pod preempted that takes its time to leave, and look who marked it."""
     await space.add_nodes(make_node("n1").cpu("500m"))
     await run_victims(space, sized("victim", "low", 500).on("n1").spec(terminationGracePeriodSeconds=30))
-    finalizer = b'{"metadata": {"finalizers": ["tests.makeway.dev/hold"]}}'
-    path, merge = f"/api/v1/namespaces/{space.namespace}/pods/victim", "application/merge-patch+json"
-    await space.api.request("PATCH", path, body=finalizer, content_type=merge)
+    await space.patch("victim", {"metadata": {"finalizers": ["tests.makeway.dev/hold"]}})
     (preemptor,) = await space.create(sized("urgent", "high", 500))
     found = await mark_of(space, "victim")
     if EVICTOR not in found:
         comparison = await compared(space, preemptor)
         assert comparison.default_preemption is not None
         assert [one.name for one in comparison.default_preemption.victims] == ["victim"]
-    await space.api.request("PATCH", path, body=b'{"metadata": {"finalizers": null}}', content_type=merge)
+    await space.patch("victim", {"metadata": {"finalizers": None}})
     return found
 
 

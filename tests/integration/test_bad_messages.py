@@ -25,7 +25,7 @@ from integration.conftest import PrivateCluster
 from integration.preempting import EVICTOR_USER, outcome_of_order, settle
 from integration.scraping import scrape
 from integration.space import Space, open_space
-from integration.waiting import NotYet, until
+from integration.waiting import NotYet, until, until_seen
 from makeway.bus import codec, ids
 from makeway.bus.control import ControlState
 from makeway.bus.messages import Awaited, EvictionOrder, Fence, Preemptor, Victim
@@ -314,13 +314,9 @@ async def bad_messages_do_no_harm(private_cluster: PrivateCluster, repeat: int) 
                 await ended(space, bad)
         expected = Counter(bad.parked for bad in sent if bad.parked)
 
-        async def all_parked() -> bool:
-            found = await parked(space)
-            if found != expected:
-                raise NotYet(f"{found}, want {expected}")
-            return True
-
-        await until("all is in quarantine", all_parked, every=0.5)
+        await until_seen(
+            "all is in quarantine", lambda: parked(space), lambda found: found == expected, every=0.5
+        )
         assert slowest < usual + 1.0
         assert {name: cluster.process(name).pid for name in SERVICES} == pids
         await assert_untouched(space, forger)

@@ -16,7 +16,7 @@ from integration.cluster import RunningCluster
 from integration.configuring import NO_POLICY, put_policy
 from integration.preempting import settle
 from integration.space import Space, open_space
-from integration.waiting import NotYet, until
+from integration.waiting import NotYet, until, until_seen
 
 pytestmark = pytest.mark.wide
 
@@ -61,13 +61,12 @@ async def _fill(space: Space, nodes: int) -> None:
         ],
     )
 
-    async def all_run() -> bool:
-        phases = [pod.status.phase for pod in (await space.pods()).values()]
-        if phases.count("Running") < nodes * PODS_OF_A_NODE:
-            raise NotYet(f"{phases.count('Running')} run")
-        return True
-
-    await until("every pod of low priority runs", all_run, seconds=120, every=1)
+    await until_seen(
+        "every pod of low priority runs",
+        space.pods,
+        lambda pods: sum(pod.status.phase == "Running" for pod in pods.values()) >= nodes * PODS_OF_A_NODE,
+        every=1,
+    )
     await settle()
 
 

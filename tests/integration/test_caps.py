@@ -14,7 +14,7 @@ from integration.builders import make_pod
 from integration.cluster import RunningCluster
 from integration.space import Space
 from integration.test_evictor_api import Scene, events_of, nominate, the, waiting_pod
-from integration.waiting import until
+from integration.waiting import until, until_seen
 from makeway.bus.client import Bus
 from makeway.bus.messages import Awaited
 from makeway.core.k8s.disruption import PREEMPTION_HELD
@@ -82,16 +82,14 @@ async def test_what_holds_an_order_is_told_on_its_pod_and_taken_back(scene: Scen
     message = await until("the condition is there", held, seconds=18)
     assert "orders for other pods" in message
 
-    async def told() -> bool:
-        return "PreemptionHeld" in {event["reason"] for event in await events_of(scene.space, "waits")}
-
-    await until("the Event is there", told)
+    await until_seen(
+        "the Event is there",
+        lambda: events_of(scene.space, "waits"),
+        lambda seen: "PreemptionHeld" in {event["reason"] for event in seen},
+    )
     await scene.outcome(order, seconds=45)
 
-    async def over() -> bool:
-        return not await held()
-
-    await until("the condition is gone", over)
+    await until_seen("the condition is gone", held, lambda seen: not seen)
 
 
 async def test_a_flood_beyond_the_minutes_cap_is_slowed_also_after_a_restart(scene: Scene) -> None:

@@ -16,7 +16,7 @@ from integration.charting import NAMESPACE, Release, render
 from integration.conftest import Install
 from integration.installing import Installed, ours, until_ended
 from integration.priority_classes import opted_in
-from integration.waiting import until
+from integration.waiting import until, until_seen
 from makeway.dev.binaries import PROMETHEUS
 from makeway.dev.build import ensure
 from makeway.dev.paths import CHART
@@ -140,10 +140,11 @@ async def test_every_panel_has_data_where_preemptions_of_others_are_compared(
 async def empty_panels(url: str, targets: int) -> set[str]:
     """Wait until every target was scraped a few times; then the titles of panels without any data."""
 
-    async def scraped() -> bool:
-        return len(await query(url, "count_over_time(up[30s]) >= 3")) == targets
-
-    await until("every component was scraped three times", scraped)
+    await until_seen(
+        "every component was scraped three times",
+        lambda: query(url, "count_over_time(up[30s]) >= 3"),
+        lambda seen: len(seen) == targets,
+    )
     dashboard = json.loads((CHART / "files" / "dashboard.json").read_text())
     panels = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
     found = {

@@ -187,12 +187,7 @@ async def test_a_planner_that_compares_writes_nothing_else_and_may_not(install: 
         (pod,) = await space.create(make_pod("high").priority("high").cpu(1))
         assert await space.until_bound("high") == "n1"
 
-        async def compared() -> bool:
-            if not await bus.comparisons(pod.metadata.uid):
-                raise NotYet("no comparison")
-            return True
-
-        await until("the preemption is compared", compared)
+        await until("the preemption is compared", lambda: bus.comparisons(pod.metadata.uid))
         await until("the planner has used what it is granted", all_used, every=0.5)
         await classes.remove()
     wrongly = [str(grant) for grant in REFUSED if await allowed(grant)]

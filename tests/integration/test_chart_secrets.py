@@ -20,7 +20,7 @@ import yaml
 from integration.charting import NAMESPACE, render
 from integration.cluster import RunningCluster
 from integration.conftest import Install
-from integration.waiting import IN_FORCE_SECONDS, NotYet, until
+from integration.waiting import IN_FORCE_SECONDS, NotYet, until, until_seen
 from makeway.bus.signing.keys import SigningKind
 from makeway.cli.check.secrets import secrets_results
 from makeway.cli.keys.keeping import LABELS, UNREADABLE, SecretsKeeper
@@ -92,13 +92,11 @@ async def test_check_names_a_secret_that_cannot_be_read_and_all_others_are_made(
     await installed.cluster.kubectl("create", "-f", "-", stdin=json.dumps(bad))
     streams = installed.release.start_streams()
 
-    async def others() -> bool:
-        names = await installed.cluster.kubectl("get", "secret", "-n", NAMESPACE, "-o", "name")
-        if "makeway-signing-planner" not in names or "makeway-nats-authority" not in names:
-            raise NotYet(names)
-        return True
-
-    await until("the others are made", others)
+    await until_seen(
+        "the others are made",
+        lambda: installed.cluster.kubectl("get", "secret", "-n", NAMESPACE, "-o", "name"),
+        lambda names: "makeway-signing-planner" in names and "makeway-nats-authority" in names,
+    )
     noted = json.loads(await installed.cluster.kubectl("get", "secret", "-n", NAMESPACE, OWN, "-o", "json"))
     assert "decode" in noted["metadata"]["annotations"][UNREADABLE]
     assert noted["data"] == bad["data"]

@@ -23,7 +23,7 @@ from integration.faults import Faults
 from integration.invariants import assert_invariants
 from integration.preempting import deletes_of, first_decision, outcome_of_order, settle, sized, until_ordered
 from integration.space import Space
-from integration.waiting import NotYet, until
+from integration.waiting import NotYet, until, until_seen
 from makeway.dev.errors import DevError
 from makeway.dev.fault_rules import FaultRule
 from makeway.dev.options import PLANNER
@@ -111,16 +111,14 @@ async def test_a_deleted_policy_stays_in_force_and_holds_up_whoever_starts_witho
     await configured.stop(PLANNER)
     configured.process(PLANNER).start()
 
-    async def waiting() -> bool:
-        checks = await readiness(configured.info.planner_url)
-        if (
+    await until_seen(
+        "the planner that starts says what it waits for",
+        lambda: readiness(configured.info.planner_url),
+        lambda checks: (
             f"policy {revision_of(text)} was effective and ConfigMap {NAMESPACE}/{CONFIGMAP} is gone"
-            not in checks
-        ):
-            raise NotYet(checks)
-        return True
-
-    await until("the planner that starts says what it waits for", waiting)
+            in checks
+        ),
+    )
     await put_policy(configured, NO_POLICY)
     await configured.start(PLANNER)
 
@@ -172,10 +170,7 @@ async def test_off_stops_a_running_order_before_its_next_delete_and_rolls_it_bac
 
 
 async def until_refused(faults: Faults) -> None:
-    async def refused() -> bool:
-        return bool(await faults.applied())
-
-    await until("a delete was answered 503", refused)
+    await until("a delete was answered 503", faults.applied)
 
 
 async def test_a_namespace_that_only_observes_evicts_nobody_while_others_do(
@@ -198,10 +193,7 @@ async def test_a_namespace_that_only_observes_evicts_nobody_while_others_do(
 
 
 async def until_considered(space: Space, uid: str) -> None:
-    async def considered() -> bool:
-        return bool(await space.bus.decisions(uid))
-
-    await until("the planner was asked", considered)
+    await until("the planner was asked", lambda: space.bus.decisions(uid))
 
 
 async def test_a_policy_holds_where_there_are_more_pods_than_it_is_applied_to_at_one_go(

@@ -19,7 +19,7 @@ from integration.cluster import RunningCluster
 from integration.conftest import PrivateCluster
 from integration.processes import processes_of
 from integration.space import Space
-from integration.waiting import NotYet, until
+from integration.waiting import NotYet, until, until_seen
 from makeway.bus.codec import wrap
 from makeway.bus.subjects import Subjects
 from makeway.dev.kwok import AFTER_GRACE, NEVER
@@ -94,12 +94,7 @@ async def test_the_audit_log_tells_who_deleted_what_on_which_condition(plain_spa
         )
         return [(event.name, event.accepted, event.precondition_uid) for event in events]
 
-    async def both() -> bool:
-        if len(found := await deletes()) < 2:
-            raise NotYet(str(found))
-        return True
-
-    await until("both deletes are in the audit log", both)
+    await until_seen("both deletes are in the audit log", deletes, lambda found: len(found) >= 2)
     assert await deletes() == [("a", True, pod.metadata.uid), ("b", False, pod.metadata.uid)]
     bindings = list(
         plain_space.audit.events(subresource="binding", namespace=plain_space.namespace, name="a")
@@ -120,13 +115,11 @@ async def test_controllers_keep_deployments_and_budgets(plain_space: Space) -> N
         },
     )
 
-    async def three_run() -> bool:
-        phases = [pod.status.phase for pod in (await plain_space.pods()).values()]
-        if phases != ["Running"] * 3:
-            raise NotYet(str(phases))
-        return True
-
-    await until("three pods of the Deployment run", three_run)
+    await until_seen(
+        "three pods of the Deployment run",
+        plain_space.pods,
+        lambda pods: [pod.status.phase for pod in pods.values()] == ["Running"] * 3,
+    )
     await plain_space.disruption_budget("web", {"app": "web"}, minAvailable=2)
 
 

@@ -21,7 +21,7 @@ from integration.preempting import (
 )
 from integration.queueing import queue, queues_yaml
 from integration.space import Space, another_namespace
-from integration.waiting import NotYet, until
+from integration.waiting import NotYet, until, until_seen
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import Pod
 from makeway.dev.kwok import AFTER_GRACE
@@ -218,13 +218,11 @@ async def test_a_daemonset_confined_to_its_namespace_evicts_no_pod_of_equal_prio
             await asyncio.sleep(START_DELAY_SECONDS + 3)
             assert await lives(space, other, "theirs")
         async with policy(space.cluster, daemonSets=ON):
-
-            async def gone() -> bool:
-                if await lives(space, other, "theirs"):
-                    raise NotYet("it is there")
-                return True
-
-            await until("it goes where the policy says that it may", gone)
+            await until_seen(
+                "it goes where the policy says that it may",
+                lambda: lives(space, other, "theirs"),
+                lambda seen: not seen,
+            )
 
 
 async def lives(space: Space, namespace: str, name: str) -> bool:

@@ -18,7 +18,7 @@ from integration.conftest import PrivateCluster
 from integration.preempting import settle, sized
 from integration.space import Space, open_space
 from integration.test_preemption_loops import replica_set
-from integration.waiting import NotYet, until
+from integration.waiting import until_seen
 from makeway.dev.options import EXTENDED_RESOURCE, KWOK, NATS, SCHEDULER, ClusterOptions
 
 pytestmark = pytest.mark.wide
@@ -79,12 +79,9 @@ async def reject_the_only_node(cluster: RunningCluster, *, victims_have_some: bo
         low = sized("web", "low", 500)
         await replica_set(space, "web", low.resource(EXTENDED_RESOURCE, 1) if victims_have_some else low)
 
-        async def runs() -> bool:
-            if not any(pod.spec.node_name for pod in (await space.pods()).values()):
-                raise NotYet("no pod is bound")
-            return True
-
-        await until("a pod of web runs", runs)
+        await until_seen(
+            "a pod of web runs", space.pods, lambda seen: any(pod.spec.node_name for pod in seen.values())
+        )
         await settle()
         await space.create(sized("urgent", "high", 500).resource(EXTENDED_RESOURCE, 1))
         for second in range(10, SECONDS + 1, 10):

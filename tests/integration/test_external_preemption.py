@@ -6,6 +6,7 @@ import json
 import pytest
 
 from integration.arming import KILL, Crashes
+from integration.asking import until_said
 from integration.builders import NEVER_PREEMPTS, make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.configuring import policy
@@ -164,54 +165,23 @@ async def test_a_nomination_of_another_is_left_alone(cluster: RunningCluster, sp
     assert nominators_writes(space) == []
 
 
-async def test_a_nomination_that_is_cleared_stops_its_order_before_the_next_delete(
-    cluster: RunningCluster, space_without_evictor: Space
+@pytest.mark.usefixtures("space_without_evictor")
+async def test_a_nomination_that_is_cleared_stops_its_order_and_check_says_what_that_may_mean(
+    space: Space,
 ) -> None:
-    space = space_without_evictor
     await run_victims(space, *[sized(name, "low", 250).on("n1") for name in ("v1", "v2")])
     pod = await ordered(space, sized("p", "high", 500))
 
     async with nominations_refused(space):
         await patch_nomination(space, "p", None)
-        await cluster.start("evictor")
+        await space.cluster.start("evictor")
         _, outcome = await outcome_of_order(space, pod)
+        await until_said(space.cluster, "does not work on this Kubernetes", "check")
 
     assert (outcome.result, outcome.reason) == ("cancelled", "nomination-moved")
     assert deletes_of(space, "v1") == deletes_of(space, "v2") == []
     # Then it is asked about again.
     assert await space.until_bound("p", seconds=RECOVERY_SECONDS) == "n1"
-
-
-async def test_a_preemptor_that_is_deleted_costs_no_pod_its_life(
-    cluster: RunningCluster, space_without_evictor: Space
-) -> None:
-    space = space_without_evictor
-    await run_victims(space, sized("victim", "low", 500).on("n1"))
-    pod = await ordered(space, sized("p", "high", 500))
-
-    await space.delete("p")
-    await space.until_gone("p")
-    await cluster.start("evictor")
-    _, outcome = await outcome_of_order(space, pod)
-
-    assert (outcome.result, outcome.reason) == ("cancelled", "preemptor-gone")
-    assert deletes_of(space, "victim") == []
-
-
-async def test_a_preemptor_that_was_bound_elsewhere_costs_no_pod_its_life(
-    cluster: RunningCluster, space_without_evictor: Space
-) -> None:
-    space = space_without_evictor
-    await run_victims(space, sized("victim", "low", 500).on("n1"))
-    pod = await ordered(space, sized("p", "high", 500))
-
-    await space.add_nodes(make_node("n2").cpu("500m"))
-    assert await space.until_bound("p") == "n2"
-    await cluster.start("evictor")
-    _, outcome = await outcome_of_order(space, pod)
-
-    assert (outcome.result, outcome.reason) == ("cancelled", "preemptor-bound")
-    assert deletes_of(space, "victim") == []
 
 
 async def test_in_mode_observe_it_is_planned_and_no_more(cluster: RunningCluster, space: Space) -> None:

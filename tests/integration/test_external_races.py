@@ -4,13 +4,12 @@ Those that both have run in both forms, where they are; see docs/external.md.
 """
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from integration.arming import HOLD, STOP, Crashes, Failpoints
-from integration.asking import run
+from integration.asking import until_said
 from integration.builders import NEVER_PREEMPTS, PRIORITY_CLASSES, make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.crashing import RECOVERY_SECONDS, assert_nothing_left_behind
@@ -31,14 +30,11 @@ from integration.preempting import (
 from integration.priority_classes import CLASSES, Classes
 from integration.space import Space
 from integration.test_external_preemption import patch_nomination
-from integration.waiting import NotYet, until
 from makeway.core.policy.external import ANNOTATION, EXTERNAL
 from makeway.dev.kwok import AFTER_GRACE
 from makeway.dev.options import NOMINATOR
 
 pytestmark = pytest.mark.wide
-
-MERGE = "application/merge-patch+json"
 
 
 @pytest.fixture
@@ -47,44 +43,15 @@ def cluster(external_cluster: RunningCluster) -> RunningCluster:
     return external_cluster
 
 
-async def checked(cluster: RunningCluster, text: str) -> None:
-    """Wait until `makeway check` says something."""
-
-    async def ask() -> bool:
-        _, told, _ = await run(cluster, "check")
-        if text not in told:
-            raise NotYet(told)
-        return True
-
-    await until(f"check says {text!r}", ask)
-
-
 async def annotate(space: Space, name: str, value: str | None) -> None:
     """Opt a class in, or out."""
-    body = json.dumps({"metadata": {"annotations": {ANNOTATION: value}}}).encode()
-    await space.api.request("PATCH", f"{CLASSES}/{name}", body=body, content_type=MERGE)
+    await space.merge(f"{CLASSES}/{name}", {"metadata": {"annotations": {ANNOTATION: value}}})
 
 
-async def test_a_4_a_pod_of_higher_priority_takes_the_node_and_one_victim_serves(
-    cluster: RunningCluster, space_without_evictor: Space
-) -> None:
-    space = space_without_evictor
-    await run_victims(space, sized("victim", "low", 500).on("n1"))
-    lower = await ordered(space, sized("p", "mid", 500))
-
-    await ordered(space, sized("higher", "high", 500))
-    await cluster.start("evictor")
-
-    assert await space.until_bound("higher") == "n1"
-    await outcome_of_order(space, lower)
-    await assert_stays_pending(space, "p")
-    assert len(deletes_of(space, "victim")) == 1
-
-
+@pytest.mark.usefixtures("space_without_evictor")
 async def test_a_place_is_kept_where_the_pod_of_higher_priority_that_was_to_have_it_is_deleted(
-    cluster: RunningCluster, space_without_evictor: Space
+    space: Space,
 ) -> None:
-    space = space_without_evictor
     await run_victims(space, sized("victim", "low", 500).on("n1").leaves(AFTER_GRACE).grace(6))
     lower = await ordered(space, sized("p", "mid", 500))
     higher = await ordered(space, sized("higher", "high", 500))
@@ -93,7 +60,7 @@ async def test_a_place_is_kept_where_the_pod_of_higher_priority_that_was_to_have
 
     await space.delete("higher")
     await settle()
-    await cluster.start("evictor")
+    await space.cluster.start("evictor")
 
     _, outcome = await outcome_of_order(space, lower)
     assert outcome.result == "succeeded"
@@ -131,24 +98,6 @@ async def test_a_pod_that_its_scheduler_binds_in_the_moment_of_the_plan_costs_no
     assert_bound_once(space, "p")
 
 
-async def test_a_nomination_that_is_cleared_is_counted_and_check_says_what_that_may_mean(
-    cluster: RunningCluster, space_without_evictor: Space
-) -> None:
-    space = space_without_evictor
-    await run_victims(space, sized("victim", "low", 500).on("n1"))
-    pod = await ordered(space, sized("p", "high", 500))
-
-    async with nominations_refused(space):
-        await patch_nomination(space, "p", None)
-        await cluster.start("evictor")
-        _, outcome = await outcome_of_order(space, pod)
-        await checked(cluster, "does not work on this Kubernetes")
-
-    assert (outcome.result, outcome.reason) == ("cancelled", "nomination-moved")
-    assert deletes_of(space, "victim") == []
-    assert await space.until_bound("p", seconds=RECOVERY_SECONDS) == "n1"
-
-
 async def test_a_nomination_that_is_cleared_between_two_deletes_saves_the_pods_that_are_left(
     cluster: RunningCluster, space: Space
 ) -> None:
@@ -173,16 +122,14 @@ async def test_a_nomination_that_is_cleared_between_two_deletes_saves_the_pods_t
     assert (outcome.result, outcome.reason) == ("cancelled", "nomination-moved")
 
 
-async def test_a_nomination_that_another_changed_is_left_to_it(
-    cluster: RunningCluster, space_without_evictor: Space
-) -> None:
-    space = space_without_evictor
+@pytest.mark.usefixtures("space_without_evictor")
+async def test_a_nomination_that_another_changed_is_left_to_it(space: Space) -> None:
     (other,) = await space.add_nodes(make_node("n2").cpu("100m"))
     await run_victims(space, sized("victim", "low", 500).on("n1"))
     pod = await ordered(space, sized("p", "high", 500))
 
     await patch_nomination(space, "p", other)
-    await cluster.start("evictor")
+    await space.cluster.start("evictor")
     _, outcome = await outcome_of_order(space, pod)
     await assert_stays_pending(space, "p", seconds=8)
 
@@ -205,20 +152,19 @@ async def made_anew(space: Space, name: str) -> None:
 
 
 @pytest.mark.parametrize("change", [opted_out, made_anew])
+@pytest.mark.usefixtures("space_without_evictor")
 async def test_a_class_that_is_opted_out_in_mid_flight_ends_its_orders(
-    cluster: RunningCluster,
-    space_without_evictor: Space,
+    space: Space,
     classes: Classes,
     change: Callable[[Space, str], Awaitable[None]],
 ) -> None:
-    space = space_without_evictor
     name = await classes.add("changing", 1000)
     await settle()  # so that admission knows the class
     await run_victims(space, sized("victim", "low", 500).on("n1"))
     pod = await ordered(space, make_pod("p").spec(priorityClassName=name).cpu("500m"))
 
     await change(space, name)
-    await cluster.start("evictor")
+    await space.cluster.start("evictor")
     _, outcome = await outcome_of_order(space, pod)
 
     assert (outcome.result, outcome.reason) == ("refused", "not-opted-in")
@@ -242,7 +188,7 @@ async def test_where_no_class_is_opted_in_the_nominator_only_watches_and_says_so
     for name in opted_in:
         await annotate(space, name, None)
     try:
-        await checked(cluster, "none is opted in, so the nominator only watches")
+        await until_said(cluster, "none is opted in, so the nominator only watches", "check")
         pod = await taker(space, "p", 1)
         await assert_stays_pending(space, "p", seconds=3)
         assert await space.bus.decisions(pod.metadata.uid) == []
@@ -276,21 +222,14 @@ async def test_of_two_nominators_one_that_lost_its_lease_while_it_slept_writes_n
     assert_bound_once(space, "p")
 
 
-async def test_a_node_that_is_cordoned_loses_no_pod_and_another_is_tried(
-    cluster: RunningCluster, space_without_evictor: Space
-) -> None:
-    space = space_without_evictor
+@pytest.mark.usefixtures("space_without_evictor")
+async def test_a_node_that_is_cordoned_loses_no_pod_and_another_is_tried(space: Space) -> None:
     await space.add_nodes(make_node("n2").cpu("500m"))
     await run_victims(space, sized("v1", "low", 500).on("n1"), sized("v2", "mid", 500).on("n2"))
     pod = await ordered(space, sized("p", "high", 500))
-    await space.api.request(
-        "PATCH",
-        f"/api/v1/nodes/{space.node_name('n1')}",
-        body=b'{"spec": {"unschedulable": true}}',
-        content_type=MERGE,
-    )
+    await space.cordon("n1")
 
-    await cluster.start("evictor")
+    await space.cluster.start("evictor")
     first, _ = await outcome_of_order(space, pod)
 
     assert space.short(first.node) == "n1"

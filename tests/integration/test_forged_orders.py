@@ -16,7 +16,7 @@ from integration.configuring import NO_LIMITS, QUEUES_CONFIGMAP
 from integration.installing import Installed
 from integration.queueing import in_queue, queue, queues_yaml
 from integration.space import Space
-from integration.waiting import NotYet, until
+from integration.waiting import NotYet, until, until_seen
 from makeway.bus import codec, ids
 from makeway.bus.messages import EvictionOrder, Fence, Outcome
 from makeway.bus.signing.keys import SigningKey, SigningKind
@@ -102,13 +102,10 @@ async def until_read(installed: Installed, space: Space, text: str) -> None:
     """Write queues, and wait until planner and evictor keep to them: a quota order is not refused for it."""
     await put_queues(installed, text)
 
-    async def read() -> bool:
-        outcome = await carried_out(installed, await forged(space, f"root.{space.namespace}"))
-        if outcome.result != "succeeded":
-            raise NotYet(outcome.message)
-        return True
+    async def read() -> Outcome:
+        return await carried_out(installed, await forged(space, f"root.{space.namespace}"))
 
-    await until("the evictors have read the queues", read)
+    await until_seen("the evictors have read the queues", read, lambda one: one.result == "succeeded")
 
 
 async def system_pod(space: Space) -> Pod:

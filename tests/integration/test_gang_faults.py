@@ -7,7 +7,6 @@ At the end of each test the checker judges what was done, with its rules for gro
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -26,13 +25,12 @@ from integration.crashing import (
     assert_nothing_left_behind,
     without_nats,
 )
-from integration.ganging import Gang, faulty_space, first_outcome, gang, groups_path, in_group, pod_group
-from integration.pod_groups import form
+from integration.ganging import Gang, faulty_space, first_outcome, gang, groups_path, in_group
 from integration.preempting import assert_bound_once, deletes_of, run_victims, sized
 from integration.queueing import never, queue, queues_yaml
 from integration.space import Space
 from integration.test_evictor_api import events_of
-from integration.waiting import NotYet, until
+from integration.waiting import NotYet, until, until_seen
 from makeway.dev.options import EVICTOR, PLANNER, SCHEDULER
 
 UNIT = ("old-0", "old-1")
@@ -44,23 +42,8 @@ VICTIMS = ("large", *UNIT)
 @pytest_asyncio.fixture
 async def space(gang_planning_cluster: RunningCluster) -> AsyncIterator[Space]:
     """Give three full nodes, and one that no pod of the gang tolerates."""
-    async with faulty_space(gang_planning_cluster, set_stage) as opened:
+    async with faulty_space(gang_planning_cluster, UNIT) as opened:
         yield opened
-
-
-async def set_stage(space: Space) -> None:
-    await space.add_nodes(
-        *(make_node(f"n{number}").cpu("1") for number in range(3)),
-        make_node("spare").cpu("1").taint("tests.makeway.dev/spare", "true"),
-    )
-    await pod_group(
-        space, "old", schedulingPolicy={"basic": {}}, disruptionMode=form().whole, priorityClassName="low"
-    )
-    unit = [
-        sized(name, "low", 1000).on(f"n{number}").spec(**in_group("old"))
-        for number, name in enumerate(UNIT, start=1)
-    ]
-    await run_victims(space, sized("large", "low", 1000).on("n0"), *unit)
 
 
 async def evicted(space: Space) -> set[str]:
@@ -97,15 +80,7 @@ async def renew_member(space: Space) -> None:
 
 async def bind_member(space: Space) -> None:
     """Bind it to the node that is kept free, as another client does."""
-    await space.post(
-        f"/api/v1/namespaces/{space.namespace}/pods/gang-2/binding",
-        {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": "gang-2"},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": space.node_name("spare")},
-        },
-    )
+    await space.bind("gang-2", space.node_name("spare"))
 
 
 async def remove_group(space: Space) -> None:
@@ -114,12 +89,7 @@ async def remove_group(space: Space) -> None:
 
 
 async def lower_min_count(space: Space) -> None:
-    await space.api.request(
-        "PATCH",
-        groups_path(space, "gang"),
-        body=json.dumps({"spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}}).encode(),
-        content_type="application/merge-patch+json",
-    )
+    await space.merge(groups_path(space, "gang"), {"spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}})
 
 
 Change = Callable[[Space], Awaitable[None]]
@@ -195,13 +165,12 @@ async def test_a_gang_that_needs_fewer_by_now_is_planned_for_again(
 
     assert (await first_outcome(space, train)).result == "cancelled"
 
-    async def one_runs() -> bool:
-        pods = await space.pods()
-        if not any(pods[name].spec.node_name for name in train.members):
-            raise NotYet("none is bound")
-        return True
-
-    await until("a member is bound", one_runs, seconds=RECOVERY_SECONDS)
+    await until_seen(
+        "a member is bound",
+        space.pods,
+        lambda pods: any(pods[name].spec.node_name for name in train.members),
+        seconds=RECOVERY_SECONDS,
+    )
     await evicted(space)
     await assert_nothing_left_behind(space)
 

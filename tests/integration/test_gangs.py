@@ -12,10 +12,11 @@ from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.configuring import policy
 from integration.conftest import PrivateCluster
-from integration.pod_groups import apiserver_arguments, form
+from integration.ganging import in_group, pod_group
+from integration.pod_groups import apiserver_arguments
 from integration.preempting import run_victims, sized
 from integration.space import Space, open_space
-from integration.waiting import NotYet, until
+from integration.waiting import NotYet, until, until_seen
 from makeway.dev.binaries import KUBERNETES
 from makeway.dev.options import ClusterOptions
 
@@ -35,17 +36,8 @@ async def gang_of_three_with_room_for_two(space: Space) -> None:
     await run_victims(
         space, *(sized(name, "low", 250).on(f"n{1 + place % 2}") for place, name in enumerate(LOW))
     )
-    await space.post(
-        f"/apis/scheduling.k8s.io/{form().version}/namespaces/{space.namespace}/podgroups",
-        {
-            "apiVersion": f"scheduling.k8s.io/{form().version}",
-            "kind": "PodGroup",
-            "metadata": {"name": "gang"},
-            "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}, "priorityClassName": "high"},
-        },
-    )
-    of_gang = {"schedulingGroup": {"podGroupName": "gang"}}
-    await space.create(*(sized(f"gang-{number}", "high", 1000).spec(**of_gang) for number in range(3)))
+    await pod_group(space, "gang", schedulingPolicy={"gang": {"minCount": 3}}, priorityClassName="high")
+    await space.create(*(sized(f"gang-{n}", "high", 1000).spec(**in_group("gang")) for n in range(3)))
 
 
 def told(space: Space, words: str) -> Callable[[], Awaitable[bool]]:
@@ -102,10 +94,4 @@ async def test_nothing_is_evicted_pod_by_pod_where_the_gate_has_groups_preempt_a
 async def test_kube_schedulers_own_preemption_evicts_for_a_gang_that_cannot_run(space: Space) -> None:
     await gang_of_three_with_room_for_two(space)
 
-    async def evicted() -> bool:
-        pods = await space.pods()
-        if all(name in pods for name in LOW):
-            raise NotYet("all are there")
-        return True
-
-    await until("pods went for nothing", evicted)
+    await until_seen("pods went for nothing", space.pods, lambda pods: not all(name in pods for name in LOW))

@@ -6,7 +6,6 @@ chart's admission policies are in force, and the checker judges what the evictor
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
@@ -19,8 +18,8 @@ from integration.builders import make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.crashing import RECOVERY_SECONDS
 from integration.forbidding import UNDELETABLE, deletes_refused
+from integration.ganging import groups_path, in_group, pod_group
 from integration.invariants import assert_invariants
-from integration.pod_groups import form
 from integration.space import open_space
 from integration.test_evictor_api import Scene, as_victim, events_of, nominate, the, waiting_pod
 from integration.waiting import PATIENT_SECONDS, NotYet, until
@@ -70,32 +69,20 @@ def failpoints(cluster: RunningCluster) -> Iterator[Failpoints]:
 class GangScene(Scene):
     """Two nodes with running victims, and two members of a gang that are nominated to them."""
 
-    def _groups(self, name: str = "") -> str:
-        groups = f"/apis/scheduling.k8s.io/{form().version}/namespaces/{self.space.namespace}/podgroups"
-        return f"{groups}/{name}" if name else groups
-
     async def set_gang(self) -> None:
         self.nodes = await self.space.add_nodes(make_node("n1"), make_node("n2"))
-        await self.space.post(
-            self._groups(),
-            {
-                "apiVersion": f"scheduling.k8s.io/{form().version}",
-                "kind": "PodGroup",
-                "metadata": {"name": "train"},
-                "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}, "priorityClassName": "high"},
-            },
-        )
+        policy = {"gang": {"minCount": 2}}
+        self.uid = await pod_group(self.space, "train", schedulingPolicy=policy, priorityClassName="high")
         await self.space.run(
             make_pod("a").on("n1").leaves(kwok.NEVER),
             make_pod("b").on("n1").leaves(kwok.NEVER).label(*UNDELETABLE),
             make_pod("c").on("n2").leaves(kwok.NEVER),
         )
         for name, node in zip(MEMBERS, self.nodes, strict=True):
-            await self.space.create(waiting_pod(name).spec(schedulingGroup={"podGroupName": "train"}))
+            await self.space.create(waiting_pod(name).spec(**in_group("train")))
             await nominate(self.space, name, node)
 
     async def group_order(self, **changes: Any) -> EvictionOrder:
-        group = json.loads(await self.space.api.request("GET", self._groups("train")))
         members = [await the(self.space, name) for name in MEMBERS]
         self.node = self.nodes[0]
         fields: dict[str, Any] = {
@@ -103,7 +90,7 @@ class GangScene(Scene):
             "preemptor": None,
             "node": "",
             "node_uid": "",
-            "group": make_group(group["metadata"]["uid"], namespace=self.space.namespace),
+            "group": make_group(self.uid, namespace=self.space.namespace),
             "members": tuple(
                 OrderMember(
                     namespace=self.space.namespace, name=pod.metadata.name, uid=pod.metadata.uid, node=node
@@ -125,16 +112,11 @@ class GangScene(Scene):
 
     async def remove_group(self) -> None:
         """Delete the PodGroup, which a controller keeps for as long as it has pods."""
-        await self.space.api.request("DELETE", self._groups("train"))
+        await self.space.api.request("DELETE", groups_path(self.space, "train"))
 
     async def set_min_count(self, count: int) -> None:
-        body = {"spec": {"schedulingPolicy": {"gang": {"minCount": count}}}}
-        await self.space.api.request(
-            "PATCH",
-            self._groups("train"),
-            body=json.dumps(body).encode(),
-            content_type="application/merge-patch+json",
-        )
+        spec = {"schedulingPolicy": {"gang": {"minCount": count}}}
+        await self.space.merge(groups_path(self.space, "train"), {"spec": spec})
 
     def deletes(self) -> list[str]:
         """The victims that the evictor has deleted; trials do not count."""
@@ -216,21 +198,13 @@ async def remove_member(gang: GangScene) -> None:
 
 async def renew_member(gang: GangScene) -> None:
     await remove_member(gang)
-    await gang.space.create(waiting_pod("train-2").spec(schedulingGroup={"podGroupName": "train"}))
+    await gang.space.create(waiting_pod("train-2").spec(**in_group("train")))
     await nominate(gang.space, "train-2", gang.nodes[1])
 
 
 async def bind_member(gang: GangScene) -> None:
     """Another client binds it to the other node."""
-    await gang.space.post(
-        f"/api/v1/namespaces/{gang.space.namespace}/pods/train-2/binding",
-        {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": "train-2"},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": gang.nodes[0]},
-        },
-    )
+    await gang.space.bind("train-2", gang.nodes[0])
 
 
 async def move_nomination(gang: GangScene) -> None:

@@ -201,10 +201,7 @@ async def preemptor_recreated(space: Space, node: str, preemptor: str) -> None:
 
 async def preemptor_bound_elsewhere(space: Space, node: str, preemptor: str) -> None:
     try:
-        await space.post(
-            f"/api/v1/namespaces/{space.namespace}/pods/{preemptor}/binding",
-            {"metadata": {"name": preemptor}, "target": {"kind": "Node", "name": space.node_name("spare")}},
-        )
+        await space.bind(preemptor, space.node_name("spare"))
     except ApiError as error:
         # It may just have been bound where it was to go.
         if error.status != 409:

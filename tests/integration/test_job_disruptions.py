@@ -15,7 +15,7 @@ from integration.configuring import NO_LIMITS, policy, put_queues
 from integration.preempting import settle, sized
 from integration.queueing import queue, queues_yaml
 from integration.space import Space
-from integration.waiting import NotYet, until
+from integration.waiting import NotYet, until, until_seen
 from makeway.core.k8s.objects import Pod
 from makeway.dev import kwok
 from makeway.dev.options import PLANNER
@@ -143,11 +143,9 @@ async def test_without_the_policy_a_job_counts_the_eviction(cluster: RunningClus
     await running(space, ignores=False)
     await space.create(sized("urgent", "high", 500))
 
-    async def failed() -> bool:
-        found = await status(space)
-        if "Failed" not in {one["type"] for one in found.get("conditions", ())}:
-            raise NotYet(f"{found}")
-        return True
-
-    await until("the Job has failed", failed)
+    await until_seen(
+        "the Job has failed",
+        lambda: status(space),
+        lambda found: "Failed" in {one["type"] for one in found.get("conditions", ())},
+    )
     assert (await status(space))["failed"] == 1

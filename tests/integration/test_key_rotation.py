@@ -17,7 +17,7 @@ from integration.scraping import scrape
 from integration.signing import mounting, signatures_of, store_secrets
 from integration.space import Space, open_space
 from integration.test_evictor_api import Scene
-from integration.waiting import NotYet, until
+from integration.waiting import NotYet, until, until_seen
 from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.messages import EvictionOrder
@@ -95,12 +95,9 @@ async def test_a_forged_order_is_put_aside_and_the_true_one_is_carried_out(
     async with cluster.jetstream() as jetstream:
         await jetstream.publish(subject, forged(order, subject, bus.signatures)[reason])
 
-    async def aside() -> bool:
-        if (subject, reason) not in (found := await parked(cluster)):
-            raise NotYet(f"in quarantine: {found}")
-        return True
-
-    await until("the forged order is put aside", aside)
+    await until_seen(
+        "the forged order is put aside", lambda: parked(cluster), lambda found: (subject, reason) in found
+    )
     assert await bus.outcome(order.order_id) is None
     assert scene.deletes() == []
 

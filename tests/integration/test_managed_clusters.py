@@ -9,7 +9,7 @@ import yaml
 
 from integration.charting import NAMESPACE, Manifest, render
 from integration.cluster import RunningCluster
-from integration.waiting import IN_FORCE_SECONDS, NotYet, until
+from integration.waiting import IN_FORCE_SECONDS, NotYet, until, until_seen
 from makeway.dev.binaries import KUBERNETES
 from makeway.dev.errors import DevError
 from makeway.dev.paths import CHART
@@ -83,12 +83,12 @@ async def test_new_pods_of_the_namespaces_are_makeways_unless_they_name_another_
     async def scheduler_of(namespace: str, **spec: Any) -> str:
         return str((await created(cluster, pod(namespace, **spec)))["spec"]["schedulerName"])
 
-    async def makeways() -> bool:
-        if (found := await scheduler_of("team-a")) != "makeway-scheduler":
-            raise NotYet(found)
-        return True
-
-    await until("pods of team-a are makeway's", makeways, seconds=IN_FORCE_SECONDS)
+    await until_seen(
+        "pods of team-a are makeway's",
+        lambda: scheduler_of("team-a"),
+        lambda found: found == "makeway-scheduler",
+        seconds=IN_FORCE_SECONDS,
+    )
     assert await scheduler_of("team-b") == "default-scheduler"
     assert await scheduler_of("team-a", schedulerName="volcano") == "volcano"
     assert await scheduler_of("team-a", nodeName="n1") == "default-scheduler"

@@ -13,7 +13,7 @@ from integration.preempting import (
 )
 from integration.scraping import scrape
 from integration.space import Space
-from integration.waiting import NotYet, until
+from integration.waiting import until_seen
 
 pytestmark = pytest.mark.wide
 
@@ -38,14 +38,12 @@ async def test_a_hundred_urgent_pods_on_fifty_full_nodes(space: Space) -> None:
         *[make_pod(f"urgent-{number:03}").priority("high").cpu("500m") for number in range(PREEMPTORS)]
     )
 
-    async def all_bound() -> bool:
-        pods = await space.pods()
-        waiting = [name for name, pod in pods.items() if name.startswith("urgent") and not pod.spec.node_name]
-        if waiting:
-            raise NotYet(f"{len(waiting)} wait: {waiting[:5]}")
-        return True
-
-    await until("every urgent pod is bound", all_bound, every=0.2)
+    await until_seen(
+        "every urgent pod is bound",
+        space.pods,
+        lambda pods: all(pod.spec.node_name for name, pod in pods.items() if name.startswith("urgent")),
+        every=0.2,
+    )
     orders = await all_orders(space, urgent)
     ordered = Counter(victim.uid for order in orders for victim in order.victims)
     assert len(ordered) == PREEMPTORS

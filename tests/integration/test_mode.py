@@ -13,7 +13,7 @@ from integration.configuring import CONFIGMAP, NAMESPACE, NO_POLICY, put, put_po
 from integration.faults import Faults
 from integration.preempting import deletes_of, outcome_of_order, settle, sized, until_ordered
 from integration.space import Space
-from integration.waiting import NotYet, until
+from integration.waiting import until
 from makeway.core.policy.brake import CONFIGMAP as BRAKE
 from makeway.dev.fault_rules import FaultRule
 from makeway.dev.options import EVICTOR
@@ -41,12 +41,7 @@ async def test_off_stops_a_running_order_within_two_seconds_and_before_its_next_
     (urgent,) = await fault_space.create(sized("urgent", "high", 500))
     await until_ordered(fault_space, urgent)
 
-    async def refused() -> bool:
-        if not await faults.applied():
-            raise NotYet("no delete yet")
-        return True
-
-    await until("a delete was answered 503", refused)
+    await until("a delete was answered 503", faults.applied)
 
     code, out, err = await mode(configured, "off", "-o", "json")
 

@@ -25,7 +25,7 @@ from integration.preempting import (
     sized,
 )
 from integration.space import Space, open_space
-from integration.waiting import NotYet, until
+from integration.waiting import NotYet, until, until_seen
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.bus.subjects import Subjects
 from makeway.core.k8s.objects import Pod
@@ -80,13 +80,9 @@ class Load:
         return sum(bool(pod.spec.node_name) for name, pod in pods.items() if name.startswith("urgent"))
 
     async def until_more_are_bound(self, more: int, than: int) -> None:
-        async def counted() -> bool:
-            found = await self.bound()
-            if found < than + more:
-                raise NotYet(f"{found} of {len(self.pods)} are bound, {than} were")
-            return True
-
-        await until(f"{more} more preemptors are bound", counted, every=0.3)
+        await until_seen(
+            f"{more} more preemptors are bound", self.bound, lambda found: found >= than + more, every=0.3
+        )
 
 
 async def until_whole(cluster: RunningCluster) -> None:

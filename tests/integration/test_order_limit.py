@@ -11,7 +11,7 @@ from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.preempting import settle, sized
 from integration.space import Space, another_namespace
-from integration.waiting import NotYet, until
+from integration.waiting import NotYet, until, until_seen
 from makeway.dev.cluster import DevCluster
 from makeway.dev.options import ClusterOptions
 
@@ -59,14 +59,12 @@ async def test_more_victims_than_the_limit_that_stay_terminating_keep_no_one_out
     await full_nodes(space, stay=HELD)
     await space.create(*[sized(f"mid-{number:02}", "mid", SIZE) for number in range(HELD)])
 
-    async def all_terminating() -> bool:
-        pods = await space.pods()
-        leaving = sum(one.metadata.deletion_timestamp is not None for one in pods.values())
-        if leaving < HELD:
-            raise NotYet(f"{leaving} victims are leaving")
-        return True
-
-    await until("more victims are leaving than orders may be in flight", all_terminating, seconds=40)
+    await until_seen(
+        "more victims are leaving than orders may be in flight",
+        space.pods,
+        lambda pods: sum(bool(one.metadata.deletion_timestamp) for one in pods.values()) >= HELD,
+        seconds=40,
+    )
     await space.create(sized("urgent", "high", SIZE))
 
     await space.until_nominated("urgent", seconds=20)

@@ -13,12 +13,13 @@ import pytest
 import pytest_asyncio
 
 from integration.arming import HOLD, KILL, Crashes, Failpoints
-from integration.asking import run
+from integration.asking import run, until_said
 from integration.builders import PodBuilder, make_node
 from integration.cluster import RunningCluster
 from integration.configuring import NO_LIMITS, policy, put_queues
 from integration.crashing import RECOVERY_SECONDS
 from integration.forbidding import UNDELETABLE, deletes_refused
+from integration.ganging import groups_path, in_group, pod_group
 from integration.invariants import assert_invariants
 from integration.pod_groups import form
 from integration.preempting import (
@@ -47,7 +48,7 @@ MEMBERS = ("a", "b", "c")
 
 
 @pytest_asyncio.fixture
-async def group_space(group_cluster: RunningCluster) -> AsyncIterator[Space]:
+async def space(group_cluster: RunningCluster) -> AsyncIterator[Space]:
     """Give a corner of it to one test."""
     async with open_space(group_cluster) as opened:
         yield opened
@@ -62,26 +63,17 @@ def failpoints(group_cluster: RunningCluster) -> Iterator[Failpoints]:
     points.disarm()
 
 
-def path_of(space: Space, name: str = "") -> str:
-    groups = f"/apis/scheduling.k8s.io/{form().version}/namespaces/{space.namespace}/podgroups"
-    return f"{groups}/{name}" if name else groups
-
-
 async def group(
     space: Space, name: str, mode: Mode, priority_class: str = "low", *, parent: str = ""
 ) -> None:
-    manifest = {
-        "apiVersion": f"scheduling.k8s.io/{form().version}",
-        "kind": "PodGroup",
-        "metadata": {"name": name},
-        "spec": {
-            "schedulingPolicy": {"basic": {}},
-            "disruptionMode": form().whole if mode == "all" else form().single,
-            "priorityClassName": priority_class,
-            **({"parentCompositePodGroupName": parent, **OF_WORKLOAD} if parent else {}),
-        },
-    }
-    await space.post(path_of(space), manifest)
+    await pod_group(
+        space,
+        name,
+        schedulingPolicy={"basic": {}},
+        disruptionMode=form().whole if mode == "all" else form().single,
+        priorityClassName=priority_class,
+        **({"parentCompositePodGroupName": parent, **OF_WORKLOAD} if parent else {}),
+    )
 
 
 async def tree(space: Space, name: str, mode: Mode, parent: str = "") -> None:
@@ -106,17 +98,12 @@ async def tree(space: Space, name: str, mode: Mode, parent: str = "") -> None:
 
 async def remove_group(space: Space, name: str) -> None:
     """Delete a PodGroup, also where a controller keeps it for as long as it has pods."""
-    await space.api.request("DELETE", path_of(space, name))
-    await space.api.request(
-        "PATCH",
-        path_of(space, name),
-        body=b'{"metadata": {"finalizers": null}}',
-        content_type="application/merge-patch+json",
-    )
+    await space.api.request("DELETE", groups_path(space, name))
+    await space.merge(groups_path(space, name), {"metadata": {"finalizers": None}})
 
 
 def member(name: str, cpu: int, node: str, group_name: str = "train") -> PodBuilder:
-    return sized(name, "low", cpu).on(node).spec(schedulingGroup={"podGroupName": group_name})
+    return sized(name, "low", cpu).on(node).spec(**in_group(group_name))
 
 
 async def train(space: Space) -> None:
@@ -133,9 +120,9 @@ async def train(space: Space) -> None:
 
 
 async def test_a_lowered_quota_takes_a_group_of_mode_all_in_one_order_and_spares_pods_beside_it(
-    group_cluster: RunningCluster, group_space: Space
+    group_cluster: RunningCluster, space: Space
 ) -> None:
-    space, path = group_space, f"root.{group_space.namespace}"
+    path = f"root.{space.namespace}"
     await space.add_nodes(*(make_node(name).cpu(10) for name in ("n1", "n2", "n3")))
     await group(space, "train", "all")
     await run_victims(
@@ -165,8 +152,7 @@ def leaves(pod: Pod) -> bool:
     return pod.metadata.deletion_timestamp is not None
 
 
-async def test_a_group_of_mode_all_is_evicted_with_its_pods_on_other_nodes(group_space: Space) -> None:
-    space = group_space
+async def test_a_group_of_mode_all_is_evicted_with_its_pods_on_other_nodes(space: Space) -> None:
     await train(space)
     await group(space, "other", "all")
     await run_victims(space, member("o", 50, "n2", "other"), sized("plain", "low", 50).on("n3"))
@@ -189,8 +175,7 @@ async def test_a_group_of_mode_all_is_evicted_with_its_pods_on_other_nodes(group
     assert f"evicts group {space.namespace}/train: 3 pods on 3 nodes" in text, error
 
 
-async def test_a_group_of_mode_single_loses_the_pod_that_has_to_go(group_space: Space) -> None:
-    space = group_space
+async def test_a_group_of_mode_single_loses_the_pod_that_has_to_go(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"), make_node("n2").cpu("500m"))
     await group(space, "serve", "single")
     await run_victims(
@@ -252,13 +237,12 @@ async def become_important(space: Space) -> None:
 )
 async def test_a_unit_that_is_another_one_since_it_was_planned_stays_whole(
     group_cluster: RunningCluster,
-    group_space: Space,
+    space: Space,
     change: Callable[[Space], Awaitable[None]],
     words: str,
     then: set[str],
 ) -> None:
     """The next plan is for the unit as it is now: `then` are the pods that go for that."""
-    space = group_space
     await train(space)
     async with policy(group_cluster, protection={"neverEvictNamespaces": [space.namespace]}):
         async with group_cluster.without("evictor"):
@@ -278,8 +262,7 @@ async def test_a_unit_that_is_another_one_since_it_was_planned_stays_whole(
     assert set(deletes) == then
 
 
-async def test_an_admission_policys_no_to_one_pod_keeps_the_whole_unit(group_space: Space) -> None:
-    space = group_space
+async def test_an_admission_policys_no_to_one_pod_keeps_the_whole_unit(space: Space) -> None:
     await train(space)
 
     async with deletes_refused(space, "b"):
@@ -295,9 +278,8 @@ async def test_an_admission_policys_no_to_one_pod_keeps_the_whole_unit(group_spa
 
 @pytest.mark.wide
 async def test_a_hard_budgets_no_to_one_pod_keeps_the_whole_unit(
-    group_cluster: RunningCluster, group_space: Space
+    group_cluster: RunningCluster, space: Space
 ) -> None:
-    space = group_space
     await train(space)
     async with policy(group_cluster, disruptionBudgets="hard", hardBudgetNamespaces=[space.namespace]):
         async with group_cluster.frozen("evictor"):
@@ -313,9 +295,8 @@ async def test_a_hard_budgets_no_to_one_pod_keeps_the_whole_unit(
 
 
 async def test_a_group_that_is_deleted_after_its_first_pod_goes_whole(
-    group_space: Space, failpoints: Failpoints
+    space: Space, failpoints: Failpoints
 ) -> None:
-    space = group_space
     await train(space)
     failpoints.arm("evictor.after-delete", HOLD)
 
@@ -331,9 +312,8 @@ async def test_a_group_that_is_deleted_after_its_first_pod_goes_whole(
 
 @pytest.mark.parametrize(("point", "hit"), [("evictor.after-mark", 2), ("evictor.after-delete", 1)])
 async def test_a_unit_goes_whole_though_its_evictor_dies_in_the_middle(
-    group_cluster: RunningCluster, group_space: Space, point: str, hit: int
+    group_cluster: RunningCluster, space: Space, point: str, hit: int
 ) -> None:
-    space = group_space
     await train(space)
 
     async with Crashes(group_cluster, EVICTOR).at(point, KILL, hit=hit) as crashed:
@@ -354,9 +334,8 @@ async def replaced(space: Space) -> None:
 
 @pytest.mark.parametrize("change", [lose_group, replaced])
 async def test_a_unit_goes_whole_though_its_group_is_another_when_the_next_evictor_goes_on(
-    group_cluster: RunningCluster, group_space: Space, change: Callable[[Space], Awaitable[None]]
+    group_cluster: RunningCluster, space: Space, change: Callable[[Space], Awaitable[None]]
 ) -> None:
-    space = group_space
     await train(space)
 
     async with Crashes(group_cluster, EVICTOR).at("evictor.after-delete", KILL) as crashed:
@@ -374,20 +353,15 @@ async def test_a_unit_goes_whole_though_its_group_is_another_when_the_next_evict
 # ----------------------------------------------------------------------------------------- bad input
 
 
-async def test_pods_whose_group_does_not_exist_stay_and_why_says_so(group_space: Space) -> None:
-    space = group_space
+async def test_pods_whose_group_does_not_exist_stay_and_why_says_so(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"))
     await run_victims(space, member("a", 500, "n1", "ghost"))
 
     await space.create(sized("urgent", "high", 500))
 
-    async def explained() -> bool:
-        _, text, error = await run(space.cluster, "why", f"{space.namespace}/urgent")
-        if f"PodGroup {space.namespace}/ghost does not exist" not in text:
-            raise NotYet(text + error)
-        return True
-
-    await until("why names the group", explained)
+    await until_said(
+        space.cluster, f"PodGroup {space.namespace}/ghost does not exist", "why", f"{space.namespace}/urgent"
+    )
     await assert_stays_pending(space, "urgent")
     assert by_evictors(space) == {}
 
@@ -401,11 +375,10 @@ async def test_a_unit_goes_whole_though_its_pods_are_more_important_than_their_g
     async with open_space(group_cluster) as space:  # the checker does not know priorities of groups
         await space.add_nodes(make_node("n1").cpu("500m"), make_node("n2").cpu("500m"))
         await group(space, "train", "all", "low")
-        of_train = {"schedulingGroup": {"podGroupName": "train"}}
         await run_victims(
             space,
-            sized("a", "high", 500).on("n1").spec(**of_train),
-            sized("b", "high", 200).on("n2").spec(**of_train),
+            sized("a", "high", 500).on("n1").spec(**in_group("train")),
+            sized("b", "high", 200).on("n2").spec(**in_group("train")),
             sized("h", "high", 300).on("n2"),
         )
 
@@ -417,8 +390,7 @@ async def test_a_unit_goes_whole_though_its_pods_are_more_important_than_their_g
 
 
 @pytest.mark.skipif(KUBERNETES.name != "1.37", reason="CompositePodGroups are of Kubernetes 1.37")
-async def test_the_highest_group_of_mode_all_goes_whole(group_space: Space) -> None:
-    space = group_space
+async def test_the_highest_group_of_mode_all_goes_whole(space: Space) -> None:
     await space.add_nodes(*(make_node(name).cpu("500m") for name in ("n1", "n2", "n3")))
     await tree(space, "root", "single")
     await tree(space, "job", "all", "root")
@@ -443,8 +415,7 @@ async def test_the_highest_group_of_mode_all_goes_whole(group_space: Space) -> N
 
 
 @pytest.mark.skipif(KUBERNETES.name != "1.37", reason="CompositePodGroups are of Kubernetes 1.37")
-async def test_pods_of_groups_whose_parents_form_a_cycle_stay(group_space: Space) -> None:
-    space = group_space
+async def test_pods_of_groups_whose_parents_form_a_cycle_stay(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"))
     await tree(space, "one", "all", "two")
     await tree(space, "two", "single", "one")
@@ -453,23 +424,16 @@ async def test_pods_of_groups_whose_parents_form_a_cycle_stay(group_space: Space
 
     await space.create(sized("urgent", "high", 500))
 
-    async def explained() -> bool:
-        _, text, error = await run(space.cluster, "why", f"{space.namespace}/urgent")
-        if "form a cycle" not in text:
-            raise NotYet(text + error)
-        return True
-
-    await until("why names the cycle", explained)
+    await until_said(space.cluster, "form a cycle", "why", f"{space.namespace}/urgent")
     await assert_stays_pending(space, "urgent")
     assert by_evictors(space) == {}
 
 
-async def test_a_group_of_another_namespace_is_none(group_space: Space) -> None:
-    space = group_space
+async def test_a_group_of_another_namespace_is_none(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"))
     async with another_namespace(space) as other:
         manifest = {"metadata": {"name": "train"}, "spec": {"schedulingPolicy": {"basic": {}}}}
-        await space.post(path_of(space).replace(f"/{space.namespace}/", f"/{other}/"), manifest)
+        await space.post(groups_path(space).replace(f"/{space.namespace}/", f"/{other}/"), manifest)
         await run_victims(space, member("a", 500, "n1"))
 
         await space.create(sized("urgent", "high", 500))

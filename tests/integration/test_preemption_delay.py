@@ -1,7 +1,6 @@
 """Preemption delay on the real control plane: a pod waits before it preempts, as its class says."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -19,7 +18,7 @@ from integration.preempting import (
 )
 from integration.priority_classes import CLASSES, Classes
 from integration.space import Space
-from integration.waiting import NotYet, until
+from integration.waiting import NotYet, until, until_seen
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.delay import PREEMPTION_DELAY
 from makeway.dev.options import PLANNER
@@ -82,12 +81,7 @@ async def test_the_delay_of_a_pod_that_was_gated_counts_from_its_first_failure(
     await asyncio.sleep(7)  # longer than the delay
 
     ungated = datetime.now(UTC)
-    await space.api.request(
-        "PATCH",
-        f"/api/v1/namespaces/{space.namespace}/pods/urgent",
-        body=json.dumps({"spec": {"schedulingGates": None}}).encode(),
-        content_type="application/merge-patch+json",
-    )
+    await space.patch("urgent", {"spec": {"schedulingGates": None}})
 
     order, _ = await outcome_of_order(space, urgent)
     assert order.created_at - ungated >= timedelta(seconds=6)
@@ -117,11 +111,8 @@ async def test_a_class_whose_annotation_goes_lets_its_pods_preempt_at_once(
     await assert_stays_pending(space, "urgent", seconds=1)
     assert deletes_of(space, "victim") == []
 
-    await space.api.request(
-        "PATCH",
-        f"{CLASSES}/{classes.names[0]}",
-        body=json.dumps({"metadata": {"annotations": {PREEMPTION_DELAY: None}}}).encode(),
-        content_type="application/merge-patch+json",
+    await space.merge(
+        f"{CLASSES}/{classes.names[0]}", {"metadata": {"annotations": {PREEMPTION_DELAY: None}}}
     )
 
     assert await space.until_bound("urgent") == "n1"
@@ -135,13 +126,11 @@ async def test_a_value_that_cannot_be_read_delays_nothing_and_is_told(space: Spa
 
     assert await space.until_bound("urgent") == "n1"
 
-    async def described() -> bool:
-        text = await space.cluster.kubectl("describe", "priorityclass", name)
-        if "DelayUnreadable" not in text or "'5 minutes' is no duration" not in text:
-            raise NotYet(text.partition("\nEvents:")[2])
-        return True
-
-    await until("kubectl describe shows the warning", described)
+    await until_seen(
+        "kubectl describe shows the warning",
+        lambda: space.cluster.kubectl("describe", "priorityclass", name),
+        lambda text: "DelayUnreadable" in text and "'5 minutes' is no duration" in text,
+    )
     _, checked, _ = await run(space.cluster, "check")
     assert f"priority classes: {name}: annotation {PREEMPTION_DELAY}: '5 minutes' is no duration" in checked
 

@@ -4,7 +4,6 @@ Case DP-16 of docs/conformance.md.
 """
 
 import asyncio
-import json
 import os
 from datetime import UTC, datetime
 
@@ -25,6 +24,12 @@ from makeway.dev.kwok import NEVER
 
 REPEAT = int(os.environ.get("MAKEWAY_REPEAT", "20"))
 PAIR = "tests.makeway.dev/pair"
+
+
+@pytest.fixture
+def space(race_space: Space) -> Space:
+    """Run with the test plugins, in each way of the scheduler to call the API."""
+    return race_space
 
 
 def preempted_now() -> dict[str, str]:
@@ -57,8 +62,7 @@ async def nominated_by_another(space: Space, *, preempted: bool) -> Pod:
 
 
 @pytest.mark.both_forms
-async def test_dp_16_a_pod_waits_for_a_pod_that_was_preempted_on_its_node(race_space: Space) -> None:
-    space = race_space
+async def test_dp_16_a_pod_waits_for_a_pod_that_was_preempted_on_its_node(space: Space) -> None:
     pod = await nominated_by_another(space, preempted=True)
 
     await space.patch("p", {"spec": {"schedulingGates": []}})
@@ -71,9 +75,8 @@ async def test_dp_16_a_pod_waits_for_a_pod_that_was_preempted_on_its_node(race_s
 
 
 async def test_dp_16_a_pod_that_leaves_for_another_reason_does_not_hold_a_preemptor_up(
-    race_space: Space,
+    space: Space,
 ) -> None:
-    space = race_space
     pod = await nominated_by_another(space, preempted=False)
 
     await space.patch("p", {"spec": {"schedulingGates": []}})
@@ -84,16 +87,10 @@ async def test_dp_16_a_pod_that_leaves_for_another_reason_does_not_hold_a_preemp
 
 
 async def test_dp_16_a_nominated_node_that_is_no_place_any_more_does_not_hold_a_preemptor_up(
-    race_space: Space,
+    space: Space,
 ) -> None:
-    space = race_space
     pod = await nominated_by_another(space, preempted=True)
-    await space.api.request(
-        "PATCH",
-        f"/api/v1/nodes/{space.node_name('n1')}",
-        body=json.dumps({"spec": {"unschedulable": True}}).encode(),
-        content_type="application/merge-patch+json",
-    )
+    await space.cordon("n1")
     await settle()
 
     await space.patch("p", {"spec": {"schedulingGates": []}})
@@ -105,10 +102,9 @@ async def test_dp_16_a_nominated_node_that_is_no_place_any_more_does_not_hold_a_
 @pytest.mark.both_forms
 @pytest.mark.slow
 async def test_preemptors_whose_victims_never_leave_go_elsewhere_after_the_grace_period_and_a_minute(
-    race_space: Space,
+    space: Space,
 ) -> None:
     # kubernetes#95752: the preemptor is tied to the node for ever. Each has two nodes of its own.
-    space = race_space
     await space.add_nodes(
         *(make_node(f"{node}-{n}").cpu("500m").label(PAIR, f"{n}") for n in range(REPEAT) for node in "ab")
     )

@@ -13,7 +13,7 @@ from integration.builders import PodBuilder, make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.preempting import settle, sized
 from integration.space import Space, open_space
-from integration.waiting import NotYet, until
+from integration.waiting import NotYet, until, until_seen
 from makeway.core.k8s.objects import Pod
 from makeway.dev.options import SCHEDULER
 from makeway.planner.observe.loops import LOOP_AT_LEAST
@@ -117,13 +117,9 @@ async def test_two_schedulers_that_preempt_each_others_room_are_seen_in_check(
         await space.add_nodes(make_node("n1").cpu("500m"))
         await replica_set(space, "web", sized("web", "low", 500).spec(schedulerName="second"))
 
-        async def runs() -> bool:
-            bound = [pod for pod in (await space.pods()).values() if pod.spec.node_name]
-            if not bound:
-                raise NotYet("no pod is bound")
-            return True
-
-        await until("a pod of web runs", runs)
+        await until_seen(
+            "a pod of web runs", space.pods, lambda pods: any(pod.spec.node_name for pod in pods.values())
+        )
         await settle()
         await replica_set(space, "urgent", sized("urgent", "high", 500))
 

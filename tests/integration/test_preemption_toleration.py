@@ -18,7 +18,7 @@ from integration.preempting import (
 )
 from integration.priority_classes import Classes
 from integration.space import Space
-from integration.waiting import NotYet, until
+from integration.waiting import NotYet, until, until_seen
 from makeway.core.k8s.objects import Pod
 
 pytestmark = pytest.mark.both_forms(by_target=True)
@@ -161,13 +161,11 @@ async def test_a_toleration_that_comes_after_the_order_saves_the_pod(space: Spac
 async def test_a_class_that_cannot_be_read_is_told_so(space: Space, classes: Classes) -> None:
     name = await classes.add("mistyped", VICTIM_PRIORITY, "a lot", 30)
 
-    async def described() -> bool:
-        text = await space.cluster.kubectl("describe", "priorityclass", name)
-        if "TolerationUnreadable" not in text or "'a lot' is not a whole number" not in text:
-            raise NotYet(text.partition("\nEvents:")[2])
-        return True
-
-    await until("kubectl describe shows the warning", described)
+    await until_seen(
+        "kubectl describe shows the warning",
+        lambda: space.cluster.kubectl("describe", "priorityclass", name),
+        lambda text: "TolerationUnreadable" in text and "'a lot' is not a whole number" in text,
+    )
 
 
 RECORD = "/api/v1/namespaces/makeway-system/configmaps/makeway-tolerations"
@@ -178,12 +176,7 @@ async def recorded(space: Space) -> dict[str, str]:
 
 
 async def until_recorded(space: Space, name: str) -> None:
-    async def on_record() -> bool:
-        if name not in await recorded(space):
-            raise NotYet(f"{name} is not on record")
-        return True
-
-    await until("the class is on record", on_record)
+    await until_seen("the class is on record", lambda: recorded(space), lambda seen: name in seen)
 
 
 async def told_of(space: Space, name: str) -> str:
@@ -219,8 +212,7 @@ async def test_a_toleration_outlives_its_class_until_its_entry_is_removed(
         in decision.nearest[0].spared[0].detail
     )
 
-    end = json.dumps({"data": {tolerant: None}}).encode()
-    await space.api.request("PATCH", RECORD, body=end, content_type="application/merge-patch+json")
+    await space.merge(RECORD, {"data": {tolerant: None}})
     assert await space.until_bound("urgent") == "n1"
     assert len(deletes_of(space, "victim")) == 1
     assert tolerant not in await recorded(space)

@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
 import pytest_asyncio
 import yaml
 
@@ -31,10 +32,16 @@ from makeway.core.k8s.objects import Pod
 ROOM = 50
 
 
+@pytest.fixture
+def space(queue_space: Space) -> Space:
+    """Run in the cluster of the queue gate."""
+    return queue_space
+
+
 @pytest_asyncio.fixture
-async def control(queue_cluster: RunningCluster, queue_space: Space) -> AsyncIterator[Control]:
+async def control(queue_cluster: RunningCluster, space: Space) -> AsyncIterator[Control]:
     """Says what is in force; at the end nothing is."""
-    async with controlling(queue_cluster, queue_space.api) as opened:
+    async with controlling(queue_cluster, space.api) as opened:
         yield opened
 
 
@@ -44,10 +51,9 @@ def queue(name: str, **maximum: int) -> tuple[QueueLimit, ...]:
 
 
 async def test_pods_of_two_profiles_that_race_into_a_queue_never_take_it_above_max(
-    queue_space: Space, control: Control
+    space: Space, control: Control
 ) -> None:
     """Case G-1."""
-    space = queue_space
     await space.add_nodes(*(make_node(f"n{i}").cpu("4") for i in range(3)))
     await control.put(*queue("ml", cpu=ROOM * 10))
     pods = [
@@ -67,10 +73,9 @@ async def test_pods_of_two_profiles_that_race_into_a_queue_never_take_it_above_m
 
 
 async def test_recreated_pods_wait_with_a_reason_until_the_max_is_raised(
-    queue_space: Space, control: Control
+    space: Space, control: Control
 ) -> None:
     """Cases G-2 and G-3."""
-    space = queue_space
     await space.add_nodes(make_node("n1"))
     await control.put(*queue("web", pods=4))
     await space.post(f"/apis/apps/v1/namespaces/{space.namespace}/deployments", deployment(space, replicas=4))
@@ -91,10 +96,9 @@ async def test_recreated_pods_wait_with_a_reason_until_the_max_is_raised(
 
 
 async def test_pods_over_their_queues_max_do_not_look_like_a_lack_of_nodes(
-    queue_space: Space, control: Control
+    space: Space, control: Control
 ) -> None:
     """Neither when they come one by one, nor in a burst, nor after the scheduler has begun anew."""
-    space = queue_space
     await space.add_nodes(make_node("n1"))
     await control.put(*queue("ml", pods=2))
     await asyncio.gather(*(space.create(queued(f"p{i}", "root.ml")) for i in range(40)))
@@ -113,10 +117,7 @@ async def test_pods_over_their_queues_max_do_not_look_like_a_lack_of_nodes(
     assert await add_nodes_for(space, seconds=1) == {"large"}
 
 
-async def test_pods_of_a_namespace_that_is_only_observed_are_not_held(
-    queue_space: Space, control: Control
-) -> None:
-    space = queue_space
+async def test_pods_of_a_namespace_that_is_only_observed_are_not_held(space: Space, control: Control) -> None:
     await space.add_nodes(make_node("n1"))
     await control.put(*queue("ml", pods=0))
     await space.create(queued("p", "root.ml"))
@@ -128,9 +129,8 @@ async def test_pods_of_a_namespace_that_is_only_observed_are_not_held(
 
 
 async def test_a_scheduler_that_is_killed_neither_forgets_the_limits_nor_shuts_the_gate(
-    queue_cluster: RunningCluster, queue_space: Space, control: Control
+    queue_cluster: RunningCluster, space: Space, control: Control
 ) -> None:
-    space = queue_space
     await space.add_nodes(make_node("n1"))
     await control.put(*queue("ml", pods=3))
     await space.create(*(queued(f"p{i}", "root.ml") for i in range(6)))
@@ -147,9 +147,8 @@ async def test_a_scheduler_that_is_killed_neither_forgets_the_limits_nor_shuts_t
 
 
 async def test_without_nats_a_new_scheduler_waits_for_the_limits_with_all_but_what_a_cluster_needs_to_start(
-    queue_cluster: RunningCluster, queue_space: Space, control: Control
+    queue_cluster: RunningCluster, space: Space, control: Control
 ) -> None:
-    space = queue_space
     await space.add_nodes(make_node("n1"))
     await space.post("/api/v1/namespaces/makeway-system/configmaps", {"metadata": {"name": "makeway-queues"}})
     try:
@@ -184,9 +183,8 @@ async def test_without_nats_a_new_scheduler_waits_for_the_limits_with_all_but_wh
 
 
 async def test_without_nats_pods_come_above_max_where_unknown_limits_let_them_pass(
-    queue_cluster: RunningCluster, queue_space: Space, control: Control
+    queue_cluster: RunningCluster, space: Space, control: Control
 ) -> None:
-    space = queue_space
     await space.add_nodes(make_node("n1"))
     await space.post("/api/v1/namespaces/makeway-system/configmaps", {"metadata": {"name": "makeway-queues"}})
     try:
@@ -222,9 +220,8 @@ async def when_unknown(cluster: RunningCluster, does: str) -> AsyncIterator[None
 
 
 async def test_a_max_of_the_root_does_not_hold_a_cni_pod_out_of_a_new_node(
-    queue_space: Space, control: Control
+    space: Space, control: Control
 ) -> None:
-    space = queue_space
     await space.add_nodes(make_node("n1"))
     await control.put(QueueLimit(path="root", max={"pods": 0}))
     await space.create(queued("p", "root.default"))

@@ -37,7 +37,7 @@ from integration.queueing import (
     until_state,
 )
 from integration.space import Space
-from integration.waiting import NotYet, until
+from integration.waiting import until_seen
 from makeway.dev.options import PLANNER
 
 
@@ -86,12 +86,11 @@ async def test_a_lowered_quota_takes_the_least_after_its_delay_and_says_so(
     again = await ask(crash_cluster, "replay", order.order_id)
     assert again["same"], again["differences"]
 
-    async def told_of() -> bool:
-        if "QuotaEnforced" not in (events := await events_on(crash_cluster, QUEUES_CONFIGMAP)):
-            raise NotYet(events)
-        return True
-
-    await until("the ConfigMap has an Event", told_of)
+    await until_seen(
+        "the ConfigMap has an Event",
+        lambda: events_on(crash_cluster, QUEUES_CONFIGMAP),
+        lambda events: "QuotaEnforced" in events,
+    )
 
 
 async def test_a_forged_owner_spares_no_pod_from_a_lowered_quota(
@@ -304,14 +303,10 @@ async def test_a_configuration_that_makes_no_sense_leaves_the_last_good_one_in_f
     bad = queues_yaml(queue(space.namespace, guaranteed=20, max=20, delay="1s"), queue("x", max="-1"))
     await put(crash_cluster, {"queues.yaml": bad}, QUEUES_CONFIGMAP)
 
-    async def refused() -> str:
-        events = await events_on(crash_cluster, QUEUES_CONFIGMAP)
-        if "ConfigRefused" not in events:
-            raise NotYet(events)
-        return events
-
-    assert "partitions[0].queues[1].resources.max.vcore: '-1' is negative" in await until(
-        "it is refused", refused
+    assert "partitions[0].queues[1].resources.max.vcore: '-1' is negative" in await until_seen(
+        "it is refused",
+        lambda: events_on(crash_cluster, QUEUES_CONFIGMAP),
+        lambda events: "ConfigRefused" in events,
     )
     assert await control_state(crash_cluster) == in_force
     assert (await state_of(crash_cluster, path(space))).max == {"cpu": 30_000}

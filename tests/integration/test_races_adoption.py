@@ -18,7 +18,7 @@ from integration.preempting import (
     sized,
 )
 from integration.space import Space
-from integration.waiting import until
+from integration.waiting import until_seen
 
 LEADS_SECONDS = 30.0
 """For a lease to run out and a successor to lead; the machine is shared."""
@@ -57,7 +57,9 @@ async def until_led(space: Space) -> None:
     await space.add_nodes(make_node("free").cpu("100m"))
     await space.create(sized("canary", "low", 100))
 
-    async def bound() -> bool:
-        return await space.node_of("canary") == "free"
-
-    await until("a scheduler leads", bound, seconds=LEADS_SECONDS)
+    await until_seen(
+        "a scheduler leads",
+        lambda: space.node_of("canary"),
+        lambda seen: seen == "free",
+        seconds=LEADS_SECONDS,
+    )

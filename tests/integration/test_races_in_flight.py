@@ -27,7 +27,7 @@ from integration.preempting import (
     until_tried_again,
 )
 from integration.space import Space
-from integration.waiting import NotYet, until
+from integration.waiting import until_seen
 from makeway.dev.kwok import AFTER_GRACE
 
 pytestmark = pytest.mark.both_forms
@@ -39,16 +39,14 @@ def cluster(race_cluster: RunningCluster) -> RunningCluster:
     return race_cluster
 
 
-async def test_a_6_a_second_preemptor_of_higher_priority_takes_the_room_of_the_first(
-    cluster: RunningCluster, space_without_evictor: Space
-) -> None:
-    space = space_without_evictor
+@pytest.mark.usefixtures("space_without_evictor")
+async def test_a_6_a_second_preemptor_of_higher_priority_takes_the_room_of_the_first(space: Space) -> None:
     await run_victims(space, sized("victim", "low", 500).on("n1"))
     first = await ordered(space, sized("first", "mid", 500))
     second = await ordered(space, sized("second", "high", 500))
     tries = len(await space.bus.decisions(first.metadata.uid))
     (order,) = await space.bus.orders(second.metadata.uid)
-    await cluster.start("evictor")
+    await space.cluster.start("evictor")
 
     assert order.victims == ()
     assert [awaited.order_id for awaited in order.awaited] == [
@@ -82,16 +80,14 @@ async def test_a_8_a_victim_that_is_leaving_already_is_waited_for_without_a_dele
 
 
 @pytest.mark.slow
-async def test_a_8_victims_that_are_gone_before_the_evictor_looks_cost_no_delete(
-    cluster: RunningCluster, space_without_evictor: Space
-) -> None:
-    space = space_without_evictor
+@pytest.mark.usefixtures("space_without_evictor")
+async def test_a_8_victims_that_are_gone_before_the_evictor_looks_cost_no_delete(space: Space) -> None:
     await run_victims(space, *[sized(name, "low", 250).on("n1") for name in ("v1", "v2")])
     preemptor = await ordered(space, sized("p", "high", 500))
     for name in ("v1", "v2"):
         await space.delete(name)
         await space.until_gone(name)
-    await cluster.start("evictor")
+    await space.cluster.start("evictor")
 
     _, outcome = await outcome_of_order(space, preemptor)
     assert {victim.result for victim in outcome.victims} == {"gone"}
@@ -100,10 +96,10 @@ async def test_a_8_victims_that_are_gone_before_the_evictor_looks_cost_no_delete
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("space_without_evictor")
 async def test_a_8_a_victim_that_another_one_deletes_with_a_long_grace_period_is_waited_for(
-    cluster: RunningCluster, space_without_evictor: Space
+    space: Space,
 ) -> None:
-    space = space_without_evictor
     await run_victims(
         space,
         sized("slow", "low", 250).grace(20).leaves(AFTER_GRACE).on("n1"),
@@ -111,7 +107,7 @@ async def test_a_8_a_victim_that_another_one_deletes_with_a_long_grace_period_is
     )
     preemptor = await ordered(space, sized("p", "high", 500))
     await space.delete("slow")
-    await cluster.start("evictor")
+    await space.cluster.start("evictor")
 
     _, outcome = await outcome_of_order(space, preemptor)
     assert {victim.name: victim.result for victim in outcome.victims} == {
@@ -124,15 +120,13 @@ async def test_a_8_a_victim_that_another_one_deletes_with_a_long_grace_period_is
     assert len(await space.bus.orders(preemptor.metadata.uid)) == 1
 
 
-async def test_a_10_a_preemptor_that_is_deleted_ends_its_order(
-    cluster: RunningCluster, space_without_evictor: Space
-) -> None:
-    space = space_without_evictor
+@pytest.mark.usefixtures("space_without_evictor")
+async def test_a_10_a_preemptor_that_is_deleted_ends_its_order(space: Space) -> None:
     await run_victims(space, sized("victim", "low", 500).on("n1"))
     preemptor = await ordered(space, sized("p", "high", 500))
     await space.delete("p")
     await space.until_gone("p")
-    await cluster.start("evictor")
+    await space.cluster.start("evictor")
 
     _, outcome = await outcome_of_order(space, preemptor)
     assert (outcome.result, outcome.reason) == ("cancelled", "preemptor-gone")
@@ -140,16 +134,14 @@ async def test_a_10_a_preemptor_that_is_deleted_ends_its_order(
     await assert_nothing_left_behind(space)
 
 
-async def test_a_10_a_preemptor_made_anew_under_its_name_gets_an_order_of_its_own(
-    cluster: RunningCluster, space_without_evictor: Space
-) -> None:
-    space = space_without_evictor
+@pytest.mark.usefixtures("space_without_evictor")
+async def test_a_10_a_preemptor_made_anew_under_its_name_gets_an_order_of_its_own(space: Space) -> None:
     await run_victims(space, sized("victim", "low", 500).on("n1"))
     first = await ordered(space, sized("p", "high", 500))
     await space.delete("p")
     await space.until_gone("p")
     second = await ordered(space, sized("p", "high", 500))
-    await cluster.start("evictor")
+    await space.cluster.start("evictor")
 
     _, outcome = await outcome_of_order(space, first)
     assert (outcome.result, outcome.reason) == ("cancelled", "preemptor-gone")
@@ -159,21 +151,16 @@ async def test_a_10_a_preemptor_made_anew_under_its_name_gets_an_order_of_its_ow
     assert len(await space.bus.orders(second.metadata.uid)) <= 2
 
 
-async def test_a_10_a_preemptor_bound_elsewhere_ends_its_order(
-    cluster: RunningCluster, space_without_evictor: Space
-) -> None:
-    space = space_without_evictor
+@pytest.mark.usefixtures("space_without_evictor")
+async def test_a_10_a_preemptor_bound_elsewhere_ends_its_order(space: Space) -> None:
     await run_victims(space, sized("victim", "low", 500).on("n1"))
     preemptor = await ordered(space, sized("p", "high", 500))
     (other,) = await space.add_nodes(make_node("n2").cpu("500m"))
     if space.cluster.external:
         assert await space.until_bound("p") == "n2"  # it is not held back
     else:
-        await space.post(
-            f"/api/v1/namespaces/{space.namespace}/pods/p/binding",
-            {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": other}},
-        )
-    await cluster.start("evictor")
+        await space.bind("p", other)
+    await space.cluster.start("evictor")
 
     _, outcome = await outcome_of_order(space, preemptor)
     assert (outcome.result, outcome.reason) == ("cancelled", "preemptor-bound")
@@ -182,15 +169,15 @@ async def test_a_10_a_preemptor_bound_elsewhere_ends_its_order(
     await assert_nothing_left_behind(space)
 
 
+@pytest.mark.usefixtures("space_without_evictor")
 async def test_a_11_a_preemptor_whose_node_is_deleted_goes_elsewhere_and_nothing_is_evicted_there(
-    cluster: RunningCluster, space_without_evictor: Space
+    space: Space,
 ) -> None:
-    space = space_without_evictor
     await space.add_nodes(make_node("n2").cpu("500m"))
     await run_victims(space, sized("v1", "low", 500).on("n1"), sized("v2", "mid", 500).on("n2"))
     preemptor = await ordered(space, sized("p", "high", 500))
     await space.delete_node("n1")
-    await cluster.start("evictor")
+    await space.cluster.start("evictor")
 
     _, outcome = await outcome_of_order(space, preemptor)
     assert (outcome.result, outcome.reason) == ("cancelled", "node-gone")
@@ -199,17 +186,15 @@ async def test_a_11_a_preemptor_whose_node_is_deleted_goes_elsewhere_and_nothing
     assert len(await space.bus.orders(preemptor.metadata.uid)) == 2
 
 
-async def test_a_12_a_pod_made_anew_under_a_victims_name_is_never_deleted(
-    cluster: RunningCluster, space_without_evictor: Space
-) -> None:
-    space = space_without_evictor
+@pytest.mark.usefixtures("space_without_evictor")
+async def test_a_12_a_pod_made_anew_under_a_victims_name_is_never_deleted(space: Space) -> None:
     (old,) = await run_victims(space, sized("victim", "low", 500).on("n1"))
     preemptor = await ordered(space, sized("p", "high", 500))
     await space.delete("victim")
     await space.until_gone("victim")
     await space.add_nodes(make_node("n2").cpu("500m"))
     (new,) = await space.run(sized("victim", "low", 500).on("n2"))
-    await cluster.start("evictor")
+    await space.cluster.start("evictor")
 
     _, outcome = await outcome_of_order(space, preemptor)
     if space.cluster.external:
@@ -226,17 +211,15 @@ async def test_a_12_a_pod_made_anew_under_a_victims_name_is_never_deleted(
     assert "DisruptionTarget" not in {c.type for c in pod.status.conditions or ()}
 
 
-async def test_an_order_that_counts_on_another_fails_with_it(
-    cluster: RunningCluster, space_without_evictor: Space
-) -> None:
-    space = space_without_evictor
+@pytest.mark.usefixtures("space_without_evictor")
+async def test_an_order_that_counts_on_another_fails_with_it(space: Space) -> None:
     await run_victims(space, sized("victim", "low", 500).label(*UNDELETABLE).on("n1"))
 
     async with deletes_refused(space, "victim"):
         first = await ordered(space, sized("p1", "high", 250))
         second = await ordered(space, sized("p2", "high", 250))
         tries = [len(await space.bus.decisions(pod.metadata.uid)) for pod in (first, second)]
-        await cluster.start("evictor")
+        await space.cluster.start("evictor")
 
         _, outcome = await outcome_of_order(space, first)
         assert outcome.result == "failed"
@@ -252,27 +235,21 @@ async def test_an_order_that_counts_on_another_fails_with_it(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("space_without_evictor")
 async def test_a_nomination_left_over_from_before_does_not_hold_a_place_that_cannot_be_had(
-    cluster: RunningCluster, space_without_evictor: Space
+    space: Space,
 ) -> None:
     # kubernetes#106780: the nominated node stops being possible, and the nomination stays for ever.
-    space = space_without_evictor
     await run_victims(space, sized("victim", "low", 500).on("n1"))
     preemptor = await ordered(space, sized("p", "high", 500))
-    await space.api.request(
-        "PATCH",
-        f"/api/v1/nodes/{space.node_name('n1')}",
-        body=b'{"spec": {"unschedulable": true}}',
-        content_type="application/merge-patch+json",
-    )
-    await cluster.start("evictor")
+    await space.cordon("n1")
+    await space.cluster.start("evictor")
     await outcome_of_order(space, preemptor)
 
-    async def not_nominated() -> bool:
-        pod = await space.pod("p")
-        if pod is None or pod.status.nominated_node_name:
-            raise NotYet("nominated")
-        return True
-
-    await until("the nomination is gone", not_nominated, seconds=10)
+    await until_seen(
+        "the nomination is gone",
+        lambda: space.pod("p"),
+        lambda pod: pod is not None and not pod.status.nominated_node_name,
+        seconds=10,
+    )
     await assert_stays_pending(space, "p", seconds=1)

@@ -19,7 +19,7 @@ from integration.preempting import (
     sized,
 )
 from integration.space import Space
-from integration.waiting import NotYet, until
+from integration.waiting import until_seen
 
 PERMIT = "tests.makeway.dev/permit"
 PRE_BIND = "tests.makeway.dev/pre-bind"
@@ -27,25 +27,28 @@ DEAF_PRE_BIND = "tests.makeway.dev/deaf-pre-bind"
 BIND = "tests.makeway.dev/bind"
 
 
+@pytest.fixture
+def space(race_space: Space) -> Space:
+    """Run with the test plugins, in each way of the scheduler to call the API."""
+    return race_space
+
+
 async def until_assumed(space: Space, pod: PodBuilder) -> None:
     """Create a pod and wait until the scheduler has placed it; the scheduler says so by a nomination."""
     await space.create(pod)
 
-    async def placed() -> bool:
-        seen = await space.pod(pod.name)
-        if seen is None or not seen.status.nominated_node_name:
-            raise NotYet("not placed")
-        return True
-
-    await until(f"{pod.name} is placed", placed)
+    await until_seen(
+        f"{pod.name} is placed",
+        lambda: space.pod(pod.name),
+        lambda seen: seen is not None and seen.status.nominated_node_name,
+    )
     await settle()
 
 
 @pytest.mark.parametrize("where", [PERMIT, PRE_BIND], ids=["permit", "pre-bind"])
 async def test_a_9_a_victim_that_is_not_bound_yet_makes_room_without_being_deleted(
-    race_space: Space, where: str
+    space: Space, where: str
 ) -> None:
-    space = race_space
     await space.add_nodes(make_node("n1").cpu("500m"))
     await until_assumed(space, sized("victim", "low", 500).annotation(where, "120s"))
     victim = await space.pod("victim")
@@ -65,8 +68,7 @@ async def test_a_9_a_victim_that_is_not_bound_yet_makes_room_without_being_delet
 
 
 @pytest.mark.slow
-async def test_a_9_a_pre_bind_that_does_not_listen_is_waited_for(race_space: Space) -> None:
-    space = race_space
+async def test_a_9_a_pre_bind_that_does_not_listen_is_waited_for(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"))
     await until_assumed(space, sized("victim", "low", 500).annotation(DEAF_PRE_BIND, "5s"))
 
@@ -79,8 +81,7 @@ async def test_a_9_a_pre_bind_that_does_not_listen_is_waited_for(race_space: Spa
     await assert_nothing_left_behind(space)
 
 
-async def test_a_9_a_victim_that_cannot_be_called_back_is_ordered_once_it_is_bound(race_space: Space) -> None:
-    space = race_space
+async def test_a_9_a_victim_that_cannot_be_called_back_is_ordered_once_it_is_bound(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"))
     # A moment in PreBind tells the test that it is placed; then Bind holds it.
     victim = sized("victim", "low", 500).annotation(PRE_BIND, "1ms").annotation(BIND, "4s")
@@ -97,8 +98,7 @@ async def test_a_9_a_victim_that_cannot_be_called_back_is_ordered_once_it_is_bou
     await assert_nothing_left_behind(space)
 
 
-async def test_a_9_one_victim_in_memory_and_one_in_the_api_leave_together(race_space: Space) -> None:
-    space = race_space
+async def test_a_9_one_victim_in_memory_and_one_in_the_api_leave_together(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"))
     await space.run(sized("bound", "low", 250).on("n1"))
     await until_assumed(space, sized("waiting", "low", 250).annotation(PERMIT, "120s"))
@@ -114,9 +114,8 @@ async def test_a_9_one_victim_in_memory_and_one_in_the_api_leave_together(race_s
 
 @pytest.mark.slow
 async def test_a_9_a_node_where_a_pod_waits_in_permit_is_no_place_for_one_of_equal_priority(
-    race_space: Space,
+    space: Space,
 ) -> None:
-    space = race_space
     await space.add_nodes(make_node("n1").cpu("500m"))
     await until_assumed(space, sized("waiting", "high", 500).annotation(PERMIT, "120s"))
 

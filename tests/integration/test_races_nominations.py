@@ -25,10 +25,15 @@ COMMIT_WAIT_SECONDS = 2.0
 """How long an order waits for its nomination to show."""
 
 
+@pytest.fixture
+def space(race_space: Space) -> Space:
+    """Run with failpoints, in each way of the scheduler to call the API."""
+    return race_space
+
+
 async def test_without_a_nomination_in_the_api_no_order_is_committed_and_the_pod_is_tried_again(
-    race_space: Space,
+    space: Space,
 ) -> None:
-    space = race_space
     await space.add_nodes(make_node("n1").cpu("500m"))
     await run_victims(space, sized("victim", "low", 500).on("n1"))
 
@@ -49,8 +54,7 @@ async def test_without_a_nomination_in_the_api_no_order_is_committed_and_the_pod
 
 
 @pytest.mark.slow
-async def test_a_place_whose_nomination_is_not_in_the_api_is_free_again_for_others(race_space: Space) -> None:
-    space = race_space
+async def test_a_place_whose_nomination_is_not_in_the_api_is_free_again_for_others(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"))
     await run_victims(space, sized("victim", "low", 500).on("n1"))
 
@@ -68,9 +72,8 @@ async def test_a_place_whose_nomination_is_not_in_the_api_is_free_again_for_othe
 
 
 async def test_a_nomination_that_comes_too_late_costs_time_and_nothing_else(
-    race_space: Space, tmp_path: Path
+    space: Space, tmp_path: Path
 ) -> None:
-    space = race_space
     await space.add_nodes(make_node("n1").cpu("500m"))
     await run_victims(space, sized("victim", "low", 500).on("n1"))
 
@@ -93,8 +96,7 @@ async def test_a_nomination_that_comes_too_late_costs_time_and_nothing_else(
     await assert_only_ordered_pods_were_deleted(space, [preemptor])
 
 
-async def test_a_nomination_that_is_slow_but_in_time_is_waited_for(race_space: Space, tmp_path: Path) -> None:
-    space = race_space
+async def test_a_nomination_that_is_slow_but_in_time_is_waited_for(space: Space, tmp_path: Path) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"))
     await run_victims(space, sized("victim", "low", 500).on("n1"))
 

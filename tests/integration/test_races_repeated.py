@@ -67,10 +67,7 @@ async def the_preemptor_is_made_anew(space: Space) -> None:
 
 async def the_preemptor_is_bound_elsewhere(space: Space) -> None:
     try:
-        await space.post(
-            f"/api/v1/namespaces/{space.namespace}/pods/p/binding",
-            {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": space.node_name("n3")}},
-        )
+        await space.bind("p", space.node_name("n3"))
     except ApiError as error:
         if error.status != 409:
             raise

@@ -9,7 +9,7 @@ from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.preempting import sized
 from integration.space import open_space
-from integration.waiting import NotYet, until
+from integration.waiting import until_seen
 
 
 def deferred(container: str) -> dict[str, Any]:
@@ -51,13 +51,11 @@ async def test_room_for_a_resize_is_made_by_default_preemption_and_by_no_order(
                 content_type="application/strategic-merge-patch+json",
             )
 
-        async def gone() -> bool:
-            victim = await space.pod("victim")
-            if victim is not None and victim.metadata.deletion_timestamp is None:
-                raise NotYet("the victim is there")
-            return True
-
-        await until("the victim goes", gone)
+        await until_seen(
+            "the victim goes",
+            lambda: space.pod("victim"),
+            lambda victim: victim is None or victim.metadata.deletion_timestamp is not None,
+        )
         orders = await space.bus.orders(grows.metadata.uid)
 
     assert orders == []

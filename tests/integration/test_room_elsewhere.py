@@ -15,7 +15,7 @@ from integration.cluster import RunningCluster
 from integration.preempting import settle, sized
 from integration.side_by_side import prepare
 from integration.space import Space, open_space
-from integration.waiting import NotYet, until
+from integration.waiting import until_seen
 from makeway.dev.kwok import NEVER
 
 _YEAR_SECONDS = 365 * 24 * 3600
@@ -61,13 +61,11 @@ async def _preempting(space: Space, *, finalizer: bool) -> None:
     await space.create(sized("p", "high", 500))
     assert await space.until_nominated("p") == "n1"
 
-    async def leaving() -> bool:
-        stuck = await space.pod("stuck")
-        if stuck is None or stuck.metadata.deletion_timestamp is None:
-            raise NotYet("the victim is not being deleted")
-        return True
-
-    await until("the victim is leaving", leaving)
+    await until_seen(
+        "the victim is leaving",
+        lambda: space.pod("stuck"),
+        lambda stuck: stuck is not None and stuck.metadata.deletion_timestamp is not None,
+    )
     await asyncio.sleep(1.0)  # for the order's outcome, and cycles that it may bring
 
 

@@ -17,12 +17,14 @@ from integration.preempting import (
     sized,
 )
 from integration.space import Space, open_space
+from integration.test_third_party_filters import (
+    assert_a_plan_is_mended_that_the_filter_does_not_let_through,
+    assert_only_the_pod_goes_that_the_filter_objects_to,
+)
 from integration.waiting import NotYet, until
 from makeway.cli.check.command import app as check
 from makeway.dev.options import NOMINATOR, SHADOW
 
-ALOOF_FROM = "tests.makeway.dev/aloof-from"
-SHUNNED = "tests.makeway.dev/shunned"
 PLACE = "tests.makeway.dev/place"
 SHADOW_USER = "system:serviceaccount:makeway-system:makeway-shadow"
 
@@ -63,33 +65,11 @@ async def test_only_the_pod_that_holds_the_disk_goes(space: Space) -> None:
 
 
 async def test_only_the_pod_that_a_filter_of_another_author_objects_to_goes(space: Space) -> None:
-    await space.add_nodes(make_node("n1").cpu(1))
-    await space.run(
-        sized("shunned", "low", 100).label(SHUNNED, "loud").on("n1"), sized("other", "low", 100).on("n1")
-    )
-    await settle()
-
-    (pod,) = await space.create(sized("p", "high", 100).annotation(ALOOF_FROM, "loud"))
-
-    assert await space.until_bound("p") == "n1"
-    (order,) = await space.bus.orders(pod.metadata.uid)
-    assert [victim.name for victim in order.victims] == ["shunned"]
+    await assert_only_the_pod_goes_that_the_filter_objects_to(space)
 
 
 async def test_a_plan_that_the_filter_does_not_let_through_is_mended(space: Space) -> None:
-    await space.add_nodes(make_node("n1").cpu("500m"))
-    await space.run(
-        sized("shunned", "mid", 100).label(SHUNNED, "loud").on("n1"),
-        sized("big", "low", 300).on("n1"),
-        sized("small", "mid", 100).on("n1"),
-    )
-    await settle()
-
-    (pod,) = await space.create(sized("p", "high", 300).annotation(ALOOF_FROM, "loud"))
-
-    assert await space.until_bound("p") == "n1"
-    (order,) = await space.bus.orders(pod.metadata.uid)
-    assert {victim.name for victim in order.victims} == {"shunned", "big"}
+    await assert_a_plan_is_mended_that_the_filter_does_not_let_through(space)
 
 
 async def test_without_the_shadow_such_a_pod_waits_and_others_do_not(

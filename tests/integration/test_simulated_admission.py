@@ -8,7 +8,7 @@ import pytest
 from integration.asking import Answer, ask
 from integration.builders import PodBuilder, make_node, make_pod
 from integration.space import Space
-from integration.waiting import NotYet, until
+from integration.waiting import until_seen
 
 _RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 
@@ -74,12 +74,11 @@ async def test_the_api_servers_refusal_of_a_simulated_pod_is_told_in_its_words(
     path = f"/api/v1/namespaces/{space.namespace}/resourcequotas"
     await space.post(path, {"metadata": {"name": "team"}, "spec": {"hard": {"requests.cpu": "300m"}}})
 
-    async def counted() -> bool:
-        if "used" not in json.loads(await space.api.request("GET", f"{path}/team")).get("status", {}):
-            raise NotYet("the quota is not counted")
-        return True
-
-    await until("the quota is counted", counted)
+    await until_seen(
+        "the quota is counted",
+        lambda: space.api.request("GET", f"{path}/team"),
+        lambda seen: "used" in json.loads(seen).get("status", {}),
+    )
 
     large, without, one = await simulated(
         space, make_pod("large").cpu("400m"), make_pod("without"), make_pod("one").cpu("200m")

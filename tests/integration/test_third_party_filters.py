@@ -18,8 +18,7 @@ ALOOF_FROM = "tests.makeway.dev/aloof-from"
 SHUNNED = "tests.makeway.dev/shunned"
 
 
-async def test_dp_17_only_the_pod_that_the_filter_objects_to_goes(race_space: Space) -> None:
-    space = race_space
+async def assert_only_the_pod_goes_that_the_filter_objects_to(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("1"))
     await space.run(
         sized("shunned", "low", 100).label(SHUNNED, "loud").on("n1"), sized("other", "low", 100).on("n1")
@@ -35,8 +34,7 @@ async def test_dp_17_only_the_pod_that_the_filter_objects_to_goes(race_space: Sp
     await assert_only_ordered_pods_were_deleted(space, [preemptor])
 
 
-async def test_dp_17_a_plan_that_the_filter_does_not_let_through_is_mended(race_space: Space) -> None:
-    space = race_space
+async def assert_a_plan_is_mended_that_the_filter_does_not_let_through(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"))
     await space.run(
         sized("shunned", "mid", 100).label(SHUNNED, "loud").on("n1"),
@@ -54,6 +52,14 @@ async def test_dp_17_a_plan_that_the_filter_does_not_let_through_is_mended(race_
     order, _ = await outcome_of_order(space, preemptor)
     assert {victim.name for victim in order.victims} == {"shunned", "big"}
     await assert_only_ordered_pods_were_deleted(space, [preemptor])
+
+
+async def test_dp_17_only_the_pod_that_the_filter_objects_to_goes(race_space: Space) -> None:
+    await assert_only_the_pod_goes_that_the_filter_objects_to(race_space)
+
+
+async def test_dp_17_a_plan_that_the_filter_does_not_let_through_is_mended(race_space: Space) -> None:
+    await assert_a_plan_is_mended_that_the_filter_does_not_let_through(race_space)
 
 
 async def test_dp_17_where_the_filter_objects_to_a_pod_that_must_stay_another_node_is_taken(

@@ -17,7 +17,7 @@ from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.preempting import run_victims, sized
 from integration.space import Space
-from integration.waiting import NotYet, until
+from integration.waiting import NotYet, until, until_seen
 from makeway.dev.api import AdminApi
 from makeway.dev.kubeconfig import write_with_token
 from makeway.dev.paths import RBAC_MANIFESTS
@@ -126,11 +126,10 @@ async def test_in_a_cluster_it_is_for_those_who_may_list_pods_and_nodes_everywhe
     arguments += [f"--kubeconfig={kubeconfig}", f"--nats-url={info.nats_url}"]
     jar = aiohttp.CookieJar(unsafe=True)  # also of an address without a name
     async with running(*arguments), aiohttp.ClientSession(cookie_jar=jar) as client:
-
-        async def answers() -> int:
-            return (await asked(client, f"{address}/livez"))[0]
-
-        assert await until("the page answers", answers, seconds=120) == 200
+        code, _ = await until_seen(
+            "the page answers", lambda: asked(client, f"{address}/livez"), lambda seen: seen[0], seconds=120
+        )
+        assert code == 200
         refused = {
             "no token": await asked(client, f"{address}/api/cluster"),
             "made up": await asked(client, f"{address}/api/cluster", "made-up"),

@@ -14,14 +14,12 @@ import pytest
 import pytest_asyncio
 
 from integration.arming import HOLD, Failpoints
-from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.crashing import RECOVERY_SECONDS, assert_nothing_left_behind
-from integration.ganging import Gang, faulty_space, first_outcome, gang, in_group, pod_group
-from integration.pod_groups import form
+from integration.ganging import Gang, faulty_space, first_outcome, gang, in_group
 from integration.preempting import run_victims, sized
 from integration.space import Space
-from integration.waiting import until
+from integration.waiting import until_seen
 from makeway.dev.options import EVICTOR
 from makeway.evictor.act.work import CHECK_LASTS
 
@@ -32,23 +30,8 @@ UNIT = tuple(f"old-{number}" for number in range(4))
 @pytest_asyncio.fixture
 async def space(gang_planning_cluster: RunningCluster) -> AsyncIterator[Space]:
     """Give three full nodes, and one that no pod of the gang tolerates."""
-    async with faulty_space(gang_planning_cluster, set_stage) as opened:
+    async with faulty_space(gang_planning_cluster, UNIT) as opened:
         yield opened
-
-
-async def set_stage(space: Space) -> None:
-    await space.add_nodes(
-        *(make_node(f"n{number}").cpu("1") for number in range(3)),
-        make_node("spare").cpu("1").taint("tests.makeway.dev/spare", "true"),
-    )
-    await pod_group(
-        space, "old", schedulingPolicy={"basic": {}}, disruptionMode=form().whole, priorityClassName="low"
-    )
-    unit = [
-        sized(name, "low", 500).on(f"n{1 + number // 2}").spec(**in_group("old"))
-        for number, name in enumerate(UNIT)
-    ]
-    await run_victims(space, sized("large", "low", 1000).on("n0"), *unit)
 
 
 async def join(space: Space, name: str) -> None:
@@ -74,10 +57,7 @@ async def begun_for_a_gang(space: Space) -> Gang:
     train = await gang(space)
     await failpoints.fired("evictor.before-delete")
 
-    async def one_left() -> bool:
-        return len(await left(space) & set(UNIT)) == 1
-
-    await until("the unit has begun", one_left)
+    await until_seen("the unit has begun", lambda: left(space), lambda seen: len(seen & set(UNIT)) == 1)
     return train
 
 

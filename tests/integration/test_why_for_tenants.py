@@ -5,12 +5,11 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from integration.asking import run
+from integration.asking import until_said
 from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.preempting import run_victims, sized
 from integration.space import Space, another_namespace
-from integration.waiting import NotYet, until
 from makeway.cli.main import app
 from makeway.cli.text import HIDDEN
 from makeway.dev.kubeconfig import write_with_token
@@ -51,13 +50,7 @@ async def test_a_tenant_sees_why_its_pod_went_and_no_name_of_another_namespace(
         await space.until_gone("mine")
         what = f"{space.namespace}/mine"
 
-        async def told() -> str:
-            code, text, error = await run(cluster, "why", what)
-            if code or f"{other}/urgent" not in text:
-                raise NotYet(text or error)
-            return text
-
-        await until("an administrator sees for whom", told)
+        await until_said(cluster, f"{other}/urgent", "why", what)
         for form in ("text", "json"):
             arguments = ["why", what, "-o", form, "--kubeconfig", str(kubeconfig)]
             arguments += ["--nats-url", cluster.info.nats_url]

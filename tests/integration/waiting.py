@@ -51,3 +51,21 @@ async def until(
             last = f"{seen}"[:_MOST_CHARACTERS]
             raise AssertionError(f"{what}: not within {seconds:g} s; last seen: {last}")
         await asyncio.sleep(max(every, min(waited / 10, _LONGEST_SECONDS)))
+
+
+async def until_seen(
+    what: str,
+    read: Callable[[], Awaitable[T]],
+    wanted: Callable[[T], object],
+    *,
+    seconds: float = PATIENT_SECONDS,
+    every: float = 0.05,
+) -> T:
+    """Read again and again until what is read is as wanted, and give that; see `until`."""
+
+    async def probe() -> tuple[T]:
+        if not wanted(seen := await read()):
+            raise NotYet(f"{seen}")
+        return (seen,)
+
+    return (await until(what, probe, seconds=seconds, every=every))[0]
