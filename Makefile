@@ -6,7 +6,7 @@ SHELL := /bin/bash
 
 # One set of Go flags everywhere: any other compiles Kubernetes a second time.
 export CGO_ENABLED := 0
-export GOFLAGS := -buildvcs=false -trimpath
+export GOFLAGS := -buildvcs=false -trimpath -gcflags=all=-dwarf=false
 export GOWORK := off
 # KUBERNETES=1.36 or 1.35 builds and tests for another minor: dev/src/makeway/dev/minors.py has them all.
 export KUBERNETES ?= 1.37
@@ -16,12 +16,12 @@ MINOR_1.35 := -modfile=go-1.35.mod -tags=kube135
 ifeq ($(origin MINOR_$(KUBERNETES)),undefined)
 $(error KUBERNETES=$(KUBERNETES): one of 1.37, 1.36, 1.35)
 endif
-MINOR_FLAGS := GOFLAGS="$(strip -buildvcs=false -trimpath $(MINOR_$(KUBERNETES)))"
+MINOR_FLAGS := GOFLAGS="$(strip $(GOFLAGS) $(MINOR_$(KUBERNETES)))"
 PLUGIN := cd plugin && $(MINOR_FLAGS)
 OVERLAY := $(CURDIR)/build/overlay-$(KUBERNETES).json
 # What a test does after it has been skipped is never used: tests skip where a minor lacks what is tested.
 CHECKS_1.35 := -checks=inherit,-SA4006
-STATICCHECK_FLAGS := GOFLAGS="-buildvcs=false -trimpath -overlay=$(OVERLAY) $(filter -tags=%,$(MINOR_$(KUBERNETES)))"
+STATICCHECK_FLAGS := GOFLAGS="$(GOFLAGS) -overlay=$(OVERLAY) $(filter -tags=%,$(MINOR_$(KUBERNETES)))"
 # Else each process of pytest compiles all tests anew: a minute of CPU in `make test`.
 unexport PYTHONDONTWRITEBYTECODE
 export UV_PYTHON_DOWNLOADS := never
@@ -74,7 +74,9 @@ $(CURDIR)/.tools/bin/uv:
 	$(PYTHON) -m venv .tools
 	.tools/bin/pip install --quiet uv==0.13.8
 
+# Go fetches what the demo is built from meanwhile.
 .venv/.synced: pyproject.toml uv.lock | $(UV)
+	@{ (cd plugin && go list -deps ./cmd/makeway-scheduler); (cd dev/controlplane && go list -deps k8s.io/kubernetes/cmd/kube-apiserver); } > /dev/null 2>&1 &
 	$(UV) sync --frozen --all-extras --quiet --compile-bytecode
 	@touch $@
 

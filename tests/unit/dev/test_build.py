@@ -1,18 +1,20 @@
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from makeway.dev.binaries import Binary
-from makeway.dev.build import check_go, ensure
+from makeway.dev.binaries import ETCD, GO_ENVIRONMENT, MAKEWAY_SCHEDULER, Binary
+from makeway.dev.build import built_together, check_go, ensure
 from makeway.dev.errors import DevError
 from makeway.dev.progress import SilentProgress
 
 pytestmark = pytest.mark.tools
 
 TOOL = Binary("tool", "example.com/tool", 1, version="v1")
+FLAGS = GO_ENVIRONMENT["GOFLAGS"]
 
 
 @pytest.fixture
@@ -33,7 +35,9 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "with open(pathlib.Path(__file__).with_name('runs'), 'a') as runs:\n"
         "    print(' '.join(sys.argv[1:]), os.environ['GOFLAGS'], os.environ['GOWORK'], file=runs)\n"
         "time.sleep(0.2)\n"
-        "pathlib.Path(os.environ['GOBIN'], 'tool').write_text('built')\n"
+        "target = os.environ.get('GOBIN') or sys.argv[sys.argv.index('-o') + 1]\n"
+        "for name in ('tool', 'makeway-scheduler', 'server'):\n"
+        "    pathlib.Path(target, name).write_text(f'built {name}')\n"
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(directory))
@@ -46,9 +50,38 @@ def test_a_binary_is_built_once_with_the_flags_all_builds_share(go: Path) -> Non
     second = ensure([TOOL], SilentProgress())
 
     assert first == second
-    assert first["tool"].read_text() == "built"
+    assert first["tool"].read_text() == "built tool"
     assert (go / "runs").read_text().splitlines() == [
-        "install -ldflags=-s -w example.com/tool@v1 -buildvcs=false -trimpath off"
+        f"install -ldflags=example.com/tool=-s -w example.com/tool@v1 {FLAGS} off"
+    ]
+
+
+def test_programs_of_two_modules_are_built_by_one_command(go: Path) -> None:
+    built = ensure([MAKEWAY_SCHEDULER, TOOL, ETCD], SilentProgress())
+
+    assert {name: path.read_text() for name, path in built.items()} == {
+        "makeway-scheduler": "built makeway-scheduler",
+        "tool": "built tool",
+        "etcd": "built server",
+    }
+    together, alone = (go / "runs").read_text().splitlines()
+    assert together.endswith(
+        f"./cmd/makeway-scheduler go.etcd.io/etcd/server/v3 {FLAGS} {together.split()[-1]}"
+    )
+    assert together.endswith("/go.work")
+    assert alone.startswith("install ")
+
+
+def test_what_has_other_tags_or_dependencies_is_built_apart() -> None:
+    tagged = replace(MAKEWAY_SCHEDULER, tags="failpoints")
+    minor = [replace(one, modfile="go-1.36.mod") for one in (MAKEWAY_SCHEDULER, ETCD)]
+
+    assert built_together([ETCD, tagged, TOOL, *minor, MAKEWAY_SCHEDULER]) == [
+        [ETCD, MAKEWAY_SCHEDULER],
+        [tagged],
+        [TOOL],
+        [minor[0]],
+        [minor[1]],
     ]
 
 

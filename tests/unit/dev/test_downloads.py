@@ -122,7 +122,7 @@ def test_what_is_not_as_the_index_states_it_is_built_and_said_in_one_line(
         monkeypatch.setenv(VARIABLE, f"{url}#sha256={mirror[1]}")
         program = ensure([TOOL], told)["tool"]
 
-    assert program.read_text() == "built"
+    assert program.read_text() == "built tool"
     (line,) = [one for one in told.lines if why in one]
     assert line.startswith("tool is built, since it cannot be fetched: ")
     assert len((go / "runs").read_text().splitlines()) == 1
@@ -137,11 +137,11 @@ def test_a_program_that_the_mirror_does_not_have_is_built(
     digest, told = fill(empty, [OTHER], tmp_path / "elsewhere"), Told()
     with served(empty) as url:
         monkeypatch.setenv(VARIABLE, f"{url}#sha256={digest}")
-        assert ensure([TOOL], told)["tool"].read_text() == "built"
+        assert ensure([TOOL], told)["tool"].read_text() == "built tool"
 
     assert told.lines == [
         "1 program (tool) to build, once; about 1 s",
-        "building tool (1 of 1, about 1 s left)",
+        "building tool",
     ]
 
 
@@ -296,7 +296,7 @@ def test_a_mirror_that_cannot_be_reached_is_told_in_one_line_and_all_is_built(
     monkeypatch.setenv(VARIABLE, url + DIGEST)
     told = Told()
 
-    assert ensure([TOOL], told)["tool"].read_text() == "built"
+    assert ensure([TOOL], told)["tool"].read_text() == "built tool"
     assert len((go / "runs").read_text().splitlines()) == 1
     assert len([line for line in told.lines if line.startswith("nothing is fetched, all is built: ")]) == 1
 
@@ -313,18 +313,18 @@ def test_how_many_are_built_and_for_how_long_is_said_first_by_the_last_times_her
 
     assert told.lines == [
         "1 program (tool) to build, once; about 7 min",
-        "building tool (1 of 1, about 7 min left)",
+        "building tool",
     ]
     assert 0 < usual_seconds(tmp_path / "cache" / "bin", long) < 60
 
 
 def test_a_slower_machine_is_believed_of_the_programs_that_it_has_not_built_yet(tmp_path: Path) -> None:
-    slow = {MAKEWAY_SCHEDULER.name: 1.5 * MAKEWAY_SCHEDULER.usual_seconds, "no-longer-built": 9000.0}
+    slow = {MAKEWAY_SCHEDULER.package: 1.5 * MAKEWAY_SCHEDULER.usual_seconds, "no-longer-built": 9000.0}
     (tmp_path / "seconds.json").write_text(json.dumps(slow))
 
-    assert usual_seconds(tmp_path, MAKEWAY_SCHEDULER) == slow[MAKEWAY_SCHEDULER.name]
+    assert usual_seconds(tmp_path, MAKEWAY_SCHEDULER) == slow[MAKEWAY_SCHEDULER.package]
     assert usual_seconds(tmp_path, ETCD) == 1.5 * ETCD.usual_seconds
 
     # A build of which most was in Go's cache says nothing of those that are not.
-    (tmp_path / "seconds.json").write_text(json.dumps({MAKEWAY_SCHEDULER.name: 20.0}))
+    (tmp_path / "seconds.json").write_text(json.dumps({MAKEWAY_SCHEDULER.package: 20.0}))
     assert usual_seconds(tmp_path, ETCD) == ETCD.usual_seconds

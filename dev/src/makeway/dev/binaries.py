@@ -24,7 +24,11 @@ KUBERNETES = chosen()
 
 KUBERNETES_VERSION = KUBERNETES.version
 
-GO_ENVIRONMENT = {"GOWORK": "off", "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -trimpath"}
+GO_ENVIRONMENT = {
+    "GOWORK": "off",
+    "CGO_ENABLED": "0",
+    "GOFLAGS": "-buildvcs=false -trimpath -gcflags=all=-dwarf=false",
+}
 """Set for every build; see the module's text for why it must not vary."""
 
 _STRIP = "-s -w"
@@ -80,7 +84,7 @@ def _kubernetes(name: str, usual_seconds: int) -> Binary:
 ETCD = Binary(
     "etcd", "go.etcd.io/etcd/server/v3", 10, module=CONTROL_PLANE_MODULE, modfile=KUBERNETES.modfile
 )
-KUBE_APISERVER = _kubernetes("kube-apiserver", 120)
+KUBE_APISERVER = _kubernetes("kube-apiserver", 95)
 KUBE_CONTROLLER_MANAGER = _kubernetes("kube-controller-manager", 60)
 KUBECTL = _kubernetes("kubectl", 25)
 
@@ -90,7 +94,7 @@ def scheduler_of(minor: Minor, architecture: str = "") -> Binary:
     return Binary(
         "makeway-scheduler",
         "./cmd/makeway-scheduler",
-        270,
+        230,
         _ldflags(minor.version),
         PLUGIN_MODULE,
         hash_sources=True,

@@ -10,14 +10,17 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from makeway.dev.binaries import ALL, GO_ENVIRONMENT, OF_TESTS, Binary, cache_key
 from makeway.dev.downloads import Mirror, NotFetchedError, named_mirror
 from makeway.dev.errors import DevError
 from makeway.dev.lock import hold
-from makeway.dev.paths import CONTROL_PLANE_MODULE, cache_directory
+from makeway.dev.paths import CONTROL_PLANE_MODULE, PLUGIN_MODULE, cache_directory
 from makeway.dev.progress import ConsoleProgress, Progress
 
 _TAIL_LINES = 25
@@ -25,6 +28,8 @@ _TIMES = "seconds.json"
 """How long the last build of each binary took, in the cache."""
 _COLLECTING = {"GOGC": "off"}
 """The compiler takes a fifth less CPU, and 1.1 GiB at the most; the linker takes more memory anyway."""
+_WORKSPACE = (CONTROL_PLANE_MODULE, PLUGIN_MODULE)
+"""Modules whose dependencies have the same versions, so that one Go command builds programs of both."""
 _UNUSED_SECONDS = 3 * 24 * 3600
 """An older build of a binary is removed when nothing has started it for so long."""
 
@@ -49,10 +54,8 @@ def ensure(binaries: Iterable[Binary], progress: Progress) -> Mapping[str, Path]
         if building:
             progress.note(f"{_named(building)} to build, once; about {_left(root, building)}")
         for binary in fetching:
-            _ensure_one(root, binary, progress, mirror)
-        for number, binary in enumerate(building):
-            rest = f" ({number + 1} of {len(building)}, about {_left(root, building[number:])} left)"
-            _ensure_one(root, binary, progress, None, rest)
+            _fetch(root, binary, progress, mirror)
+        _build_missing(root, missing, progress)
     return {binary.name: _place(root, binary) for binary in wanted}
 
 
@@ -72,10 +75,15 @@ def usual_seconds(root: Path, binary: Binary) -> float:
     Where the others took longer here than they usually do, so will this one.
     """
     times = _times(root)
-    timed = [one for one in ALL if one.name in times]
+    timed = [one for one in ALL if _timed(one) in times]
     usual = sum(one.usual_seconds for one in timed)
-    slower = max(sum(times[one.name] for one in timed) / usual, 1.0) if usual else 1.0
-    return times.get(binary.name, binary.usual_seconds * slower)
+    slower = max(sum(times[_timed(one)] for one in timed) / usual, 1.0) if usual else 1.0
+    return times.get(_timed(binary), binary.usual_seconds * slower)
+
+
+def _timed(binary: Binary) -> str:
+    """The name of a build's time in `_TIMES`."""
+    return " ".join(filter(None, (binary.package, binary.tags)))
 
 
 def _times(root: Path) -> dict[str, float]:
@@ -109,36 +117,82 @@ def reached_mirror(progress: Progress) -> Mirror | None:
         return None
 
 
-def _ensure_one(
-    root: Path, binary: Binary, progress: Progress, mirror: Mirror | None, rest: str = ""
-) -> None:
-    with hold(
-        root / f".{binary.name}.lock", lambda: progress.note(f"{binary.name}: another process builds it")
+def built_together(binaries: Iterable[Binary]) -> list[list[Binary]]:
+    """Return groups of what one Go command builds, in the order of their first members.
+
+    Built one after the other, each waits at its end on one core for its longest package and for the linker.
+    """
+    groups: dict[object, list[Binary]] = {}
+    for binary in binaries:
+        where = _WORKSPACE if binary.module in _WORKSPACE and not binary.modfile else binary.module
+        alike = (where, binary.modfile, binary.tags, binary.architecture)
+        groups.setdefault(binary if where is None else alike, []).append(binary)
+    return list(groups.values())
+
+
+def _fetch(root: Path, binary: Binary, progress: Progress, mirror: Mirror | None) -> None:
+    """Fetch a binary unless it is there; why it cannot be had is said in one line."""
+    with (
+        _locked(root, [binary], progress),
+        tempfile.TemporaryDirectory(prefix=".fetched-", dir=root) as temporary,
     ):
-        while not _use(place := _place(root, binary)):
-            if mirror is not None and _fetch_into(place, binary, progress, mirror):
-                continue
-            check_go()
-            _build_into(place, binary, progress, rest)
-        _prune(root, binary.name, keep=place.parent)
-
-
-def _fetch_into(place: Path, binary: Binary, progress: Progress, mirror: Mirror) -> bool:
-    """Report whether the binary was fetched; why not is said in one line."""
-    root = place.parent.parent
-    with tempfile.TemporaryDirectory(prefix=f".{binary.name}-", dir=root) as temporary:
-        why, target = "", Path(temporary) / binary.name
+        place, target = _place(root, binary), Path(temporary) / binary.name
+        if mirror is None or _use(place):
+            return
+        why = ""
         with progress.step(f"fetching {binary.name}"):
             try:
-                mirror.fetch(binary, place.parent.name.removeprefix(f"{binary.name}-"), target)
+                mirror.fetch(binary, cache_key(binary), target)
             except NotFetchedError as error:
                 why = str(error)
         if why:
             progress.note(f"{binary.name} is built, since it cannot be fetched: {why}")
-            return False
-        place.parent.mkdir(exist_ok=True)
-        target.replace(place)
-    return True
+        else:
+            place.parent.mkdir(exist_ok=True)
+            target.replace(place)
+            _prune(root, binary.name, keep=place.parent)
+
+
+@contextmanager
+def _locked(root: Path, binaries: Iterable[Binary], progress: Progress) -> Iterator[None]:
+    """Hold the locks of what is fetched or built; another process that does so is named."""
+    with ExitStack() as locks:
+        for name in sorted({binary.name for binary in binaries}):
+            waits = partial(progress.note, f"{name}: another process builds it")
+            locks.enter_context(hold(root / f".{name}.lock", waits))
+        yield
+
+
+def _build_missing(root: Path, wanted: Sequence[Binary], progress: Progress) -> None:
+    """Build what is missing; what has a version of its own shares no code, and is built beside the rest.
+
+    A result counts only if its sources did not change meanwhile.
+    """
+    with _locked(root, wanted, progress):
+        while missing := _missing(root, wanted):
+            check_go()
+            began, usual = time.monotonic(), {_timed(one): usual_seconds(root, one) for one in missing}
+            names = ", ".join(binary.name for binary in missing)
+            with progress.step(f"building {names}", sum(usual.values())), ThreadPoolExecutor() as pool:
+                beside = [
+                    [one for one in missing if (one.module is None) == alone] for alone in (False, True)
+                ]
+                for _ in pool.map(partial(_build_groups, root), map(built_together, beside)):
+                    pass
+            _note_times(root, usual, time.monotonic() - began)
+            for binary in missing:
+                _prune(root, binary.name, keep=_place(root, binary).parent)
+
+
+def _build_groups(root: Path, groups: Iterable[Sequence[Binary]]) -> None:
+    for group in groups:
+        places = [_place(root, binary) for binary in group]
+        with tempfile.TemporaryDirectory(prefix=f".{group[0].name}-", dir=root) as temporary:
+            _build(group, Path(temporary))
+            for binary, place in zip(group, places, strict=True):
+                if _place(root, binary) == place:
+                    place.parent.mkdir(exist_ok=True)
+                    (Path(temporary) / _file_of(binary)).replace(place)
 
 
 def _place(root: Path, binary: Binary) -> Path:
@@ -146,25 +200,11 @@ def _place(root: Path, binary: Binary) -> Path:
     return root / f"{binary.name}-{cache_key(binary)}" / binary.name
 
 
-def _build_into(place: Path, binary: Binary, progress: Progress, rest: str) -> None:
-    """Build into a directory beside; the result counts only if the sources did not change meanwhile."""
-    root = place.parent.parent
-    began = time.monotonic()
-    with (
-        tempfile.TemporaryDirectory(prefix=f".{binary.name}-", dir=root) as temporary,
-        progress.step(f"building {binary.name}{rest}", usual_seconds(root, binary)),
-    ):
-        built = _build(binary, Path(temporary))
-        _note_time(root, binary, time.monotonic() - began)
-        if _place(root, binary) == place:
-            place.parent.mkdir(exist_ok=True)
-            built.replace(place)
-
-
-def _note_time(root: Path, binary: Binary, seconds: float) -> None:
-    """Keep how long a build took; two that end at once may lose one of their times."""
+def _note_times(root: Path, usual: Mapping[str, float], seconds: float) -> None:
+    """Keep how long a build took, shared out as usual; two that end at once may lose one of their times."""
+    share = seconds / sum(usual.values())
     new = root / f".{_TIMES}.{os.getpid()}"
-    new.write_text(json.dumps({**_times(root), binary.name: round(seconds, 1)}))
+    new.write_text(json.dumps(_times(root) | {name: round(one * share, 1) for name, one in usual.items()}))
     new.replace(root / _TIMES)
 
 
@@ -177,21 +217,29 @@ def _use(place: Path) -> bool:
     return True
 
 
-def _build(binary: Binary, directory: Path) -> Path:
-    """Run the Go command; the binary lies in `directory` afterwards."""
-    target = directory / binary.name
-    flags = [f"-ldflags={binary.ldflags}", *([f"-tags={binary.tags}"] if binary.tags else [])]
-    flags += [f"-modfile={binary.modfile}"] if binary.modfile else []
+def _build(group: Sequence[Binary], directory: Path) -> None:
+    """Run the Go command; the programs lie in `directory` afterwards, as `_file_of` names them."""
+    first = group[0]
+    flags = [f"-ldflags={binary.package}={binary.ldflags}" for binary in group]
+    flags += [f"-tags={first.tags}"] if first.tags else []
+    flags += [f"-modfile={first.modfile}"] if first.modfile else []
     environment = {**_COLLECTING, **os.environ, **GO_ENVIRONMENT}
-    if binary.architecture:
-        environment |= {"GOOS": "linux", "GOARCH": binary.architecture}
-    if binary.module is not None:
-        command = ["go", "build", *flags, "-o", str(target), binary.package]
-        where = binary.module
+    if first.architecture:
+        environment |= {"GOOS": "linux", "GOARCH": first.architecture}
+    packages = [binary.package for binary in group]
+    modules = {binary.module for binary in group if binary.module is not None}
+    # A package that is named by its place is looked for from there.
+    where = next((one.module for one in group if one.package.startswith(".")), first.module) or directory
+    if modules:
+        command = ["go", "build", *flags, "-o", f"{directory}/", *packages]
     else:
-        command = ["go", "install", *flags, f"{binary.package}@{binary.version}"]
+        command = ["go", "install", *flags, f"{first.package}@{first.version}"]
         environment["GOBIN"] = str(directory)
-        where = directory
+    if len(modules) > 1:
+        workspace = directory / "go.work"
+        used = "".join(f"use {json.dumps(str(module))}\n" for module in sorted(modules))
+        workspace.write_text(f"go {_wanted_go()}\n{used}")
+        environment["GOWORK"] = str(workspace)
     result = subprocess.run(
         command,
         cwd=where,
@@ -202,18 +250,21 @@ def _build(binary: Binary, directory: Path) -> Path:
         text=True,
         check=False,
     )
-    if result.returncode == 0 and not target.exists() and len(made := list(directory.iterdir())) == 1:
-        # `go install` names a program by its package, which may be `cmd/server`.
-        made[0].rename(target)
-    if result.returncode != 0 or not target.exists():
+    if result.returncode != 0 or not all((directory / _file_of(binary)).exists() for binary in group):
         tail = "\n".join(result.stdout.splitlines()[-_TAIL_LINES:])
+        names = ", ".join(binary.name for binary in group)
         raise DevError(
-            f"{binary.name} could not be built (exit code {result.returncode}).\n"
+            f"{names} could not be built (exit code {result.returncode}).\n"
             f"Command: {' '.join(command)}\nIn: {where}\nLast lines of its output:\n{tail}\n"
             "If a download failed, check GOPROXY (`go env GOPROXY`) and run the same again: "
             "what is built already is kept."
         )
-    return target
+
+
+def _file_of(binary: Binary) -> str:
+    """How Go names the program of a package: by its path's last element that is no major version."""
+    *_, before, last = binary.package.split("/")
+    return before if re.fullmatch(r"v\d+", last) else last
 
 
 def check_go() -> None:
