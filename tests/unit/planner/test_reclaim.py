@@ -33,6 +33,7 @@ from makeway.planner.snapshot.changes import (
     RemoveDaemonSet,
 )
 from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import HIGH, LOW, MID, NOW, ask, make_class, make_node, make_pod, make_snapshot
 from unit.planner.caching import plan
@@ -193,18 +194,25 @@ def test_a_unit_goes_whole_where_all_of_it_is_reclaimed(other: str, goes: bool) 
     assert bool(removable_pods(snapshot, asked, pods, NOW)) == goes
 
 
+def with_gang(snapshot: Snapshot, *classes: tuple[PodRecord, int]) -> GangQuestion:
+    """The question about a group all of whose members need a node."""
+    snapshot.apply(KnowPodGroups(True, True, True))
+    snapshot.apply(PutPodGroup(group("gang", whole=False)))
+    for one, _ in classes:
+        snapshot.apply(PutPod(one))
+    asked = tuple(GangClass(ask(one), count) for one, count in classes)
+    return GangQuestion("default/gang", asked, sum(count for _, count in classes))
+
+
 @pytest.mark.parametrize(("count", "size", "goes"), [(2, 150, True), (3, 150, False)])
 def test_a_group_takes_back_what_all_of_its_members_may(count: int, size: int, goes: bool) -> None:
     first = [pod(f"b{at}", "root.b", "n1") for at in range(5)]
     snapshot = snapshot_of(TWO, *first, *(pod(f"c{at}", "root.b", "n2") for at in range(5)), nodes=2)
-    snapshot.apply(KnowPodGroups(True, True, True))
-    snapshot.apply(PutPodGroup(group("gang", whole=False)))
     members = [pod(f"m{at}", "root.a", size=size) for at in range(count)]
     for one in members:
         snapshot.apply(PutPod(one))
 
-    asked = GangQuestion("default/gang", (GangClass(ask(members[0]), count),), count)
-    found = plan_gang(snapshot, asked, NOW)
+    found = plan_gang(snapshot, with_gang(snapshot, (members[0], count)), NOW)
 
     assert isinstance(found, GangPlan) == goes
     if isinstance(found, GangPlan):
@@ -249,9 +257,43 @@ def test_a_refusal_names_once_the_queues_that_use_too_much_to_take_anything_back
     assert isinstance(refused, PlanRefusal)
     assert refused.message.endswith(
         "; queue root.team.a uses cpu 400m of its guaranteed 300m, and queue root.team uses cpu 400m of its "
-        "guaranteed 400m, too much to take anything back for this pod"
+        "guaranteed 400m, too much to take anything back for it"
     )
     assert refused.message.count("guaranteed") == 2
+
+
+@pytest.mark.parametrize(
+    ("built", "sizes", "told"),
+    [
+        (TWO, [100], "cpu 0 of its guaranteed 300m, and takes back only from queues above theirs, with pods"),
+        (TWO, [150], "cpu 0 of its guaranteed 300m, too much to take anything back for it"),
+        (TWO, [100, 150], "cpu 0 of its guaranteed 300m, too much to take anything back for it"),
+        (OFF, [100], "cpu 0 of its guaranteed 300m, which keeps its own pods and reclaims nothing"),
+        (OFF, [150], ""),
+    ],
+)
+def test_a_refusal_of_a_group_says_the_same_of_all_its_members(
+    built: QueueTree, sizes: list[int], told: str
+) -> None:
+    """Three of each size, and every pod that they could have back is higher."""
+    snapshot = snapshot_of(built, pod("b", "root.b", "n1", HIGH, 500))
+    asked = with_gang(snapshot, *((pod(f"m{size}", "root.a", size=size), 3) for size in sizes))
+
+    found = plan_gang(snapshot, asked, NOW)
+
+    assert isinstance(found, PlanRefusal)
+    assert found.message.count("queue root.a uses") == (1 if told else 0)
+    assert told in found.message
+
+
+def test_a_refusal_of_a_group_in_several_queues_names_none() -> None:
+    snapshot = snapshot_of(TWO, pod("b", "root.b", "n1", HIGH, 500))
+    asked = with_gang(snapshot, (pod("m", "root.a"), 4), (pod("n", "root.b"), 4))
+
+    found = plan_gang(snapshot, asked, NOW)
+
+    assert isinstance(found, PlanRefusal)
+    assert "guaranteed" not in found.message
 
 
 def test_a_refusal_depends_on_the_queues_where_they_take_back() -> None:

@@ -124,7 +124,7 @@ def test_a_queue_above_its_guarantee_is_told_why_reclaim_takes_nothing_back() ->
     told = below_guarantee("1", on, queue="root.a")
 
     assert told.endswith(
-        "; queue root.a uses cpu 4 of its guaranteed 2, too much to take anything back for this pod"
+        "; queue root.a uses cpu 4 of its guaranteed 2, too much to take anything back for it"
     )
     assert "queue" not in below_guarantee("1", queue="root.a")
 

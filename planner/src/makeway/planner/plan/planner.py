@@ -190,8 +190,8 @@ def _decide(
         excluded=ruled_out(snapshot, question.constraints, named),
         unknown=unknown,
         now=now,
+        preempting=evaluator.rules,
         queues=evaluator.queues,
-        reclaim=evaluator.rules.reclaim,
         sample=sample,
     )
     return replace(refusal, left_out=left_out)

@@ -9,7 +9,7 @@ queue reclaims.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -31,6 +31,7 @@ from makeway.core.policy.rules import PreemptorFacts, Verdict, of_table
 from makeway.core.queues.amounts import Amounts
 from makeway.core.queues.queue_exempt import is_queue_exempt
 from makeway.core.queues.reclaim import Reclaim, reclaims
+from makeway.core.queues.tree import Queue, QueueTree
 from makeway.planner.plan.constraints.tally import Weights
 from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.columns import OF_DAEMONSET, START, Flags, Ints
@@ -41,17 +42,33 @@ from makeway.planner.snapshot.state import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """What a pod, or all members of a group together, ask of their queue.
+
+    `held`: what is used of a queue by its number. Where reclaim is on pods that are being deleted count no
+    longer, and those that are on their way to a node, and other nominated ones, do already.
+    """
+
+    tree: QueueTree
+    queue: Queue
+    asked: Amounts
+    held: Callable[[int], Amounts]
+
+
+@dataclass(frozen=True, slots=True)
 class WhoPreempts:
     """The table for one preemptor, at one moment.
 
     `masks`: which rules are about the preemptor, or about each member of a group, each answer once; without
-    rules there is none. `reclaim`: what its queue may take back, by the queues of `revision`.
+    rules there is none. `claim`: on its queue; None without queues, and for members of several. `reclaim`:
+    what that queue may take back, by the queues of `revision`.
     """
 
     exemptions: Exemptions
     masks: tuple[int, ...]
     priority: int
     now_micros: int
+    claim: Claim | None = None
     reclaim: Reclaim | None = None
     revision: str = ""
 
@@ -168,44 +185,27 @@ def who_preempts(
             parties = [one._replace(labels={} if record is None else record.labels) for one in parties]
     masks = sorted({preemptor_bits(exemptions.table, one) for one in parties})
     asking = members or (question.preemptor,)
-    back = _reclaim(snapshot, question, [*zip(asking, counts or [1] * len(asking), strict=True)])
     priority, revision = question.preemptor.priority, snapshot.queues.revision
-    return WhoPreempts(exemptions, tuple(masks), priority, now_micros, back, revision)
+    claim, back = _claim(snapshot, question, [*zip(asking, counts or [1] * len(asking), strict=True)]), None
+    if claim is not None:
+        back = next(reclaims(claim.tree, claim.queue.number, claim.asked, priority, claim.held), None)
+    return WhoPreempts(exemptions, tuple(masks), priority, now_micros, claim, back, revision)
 
 
-def _reclaim(
-    snapshot: Snapshot, question: Question, asking: Sequence[tuple[PodRecord, int]]
-) -> Reclaim | None:
-    """Return what the queue of a pod, or of all members of a group, may take back; None for nothing.
-
-    `asking`: pods, and how many are as each.
-    """
+def _claim(snapshot: Snapshot, question: Question, asking: Sequence[tuple[PodRecord, int]]) -> Claim | None:
+    """Return what some pods ask of their queue; `asking`: how many are as each. O(pods · resources)."""
     queues = snapshot.queues
-    tree, held = queues.tree, held_for_reclaim(snapshot, question, [pod for pod, _ in asking])
-    if tree is None or held is None:
-        return None
+    tree, staying = queues.tree, queues.staying
     leaves = {queues.number_of(pod) for pod, _ in asking}
-    if len(leaves) > 1:
+    if tree is None or staying is None or queues.held is None or len(leaves) > 1:
         return None
+    queue = tree.queues[leaves.pop()]
     asked = Counter[str]()
     for one, count in asking:
         asked.update({name: amount * count for name, amount in one.requests.items()})
-    return next(reclaims(tree, leaves.pop(), asked, question.preemptor.priority, held), None)
-
-
-def held_for_reclaim(
-    snapshot: Snapshot, question: Question, asking: Iterable[PodRecord]
-) -> Callable[[int], Amounts] | None:
-    """Return what is used of a queue, by its number, beside the pods that ask; None where reclaim is off.
-
-    Pods that are being deleted count no longer; those that are on their way to a node, and other nominated
-    ones, do already.
-    """
-    queues = snapshot.queues
-    tree, staying = queues.tree, queues.staying
-    if tree is None or staying is None or not tree.reclaim:
-        return None
-    named = {one.uid for one in (*question.assumed, *question.nominations)} - {pod.uid for pod in asking}
+    if not tree.reclaim:
+        return Claim(tree, queue, asked, queues.held.of)
+    named = {one.uid for one in (*question.assumed, *question.nominations)} - {pod.uid for pod, _ in asking}
     pods = [pod for uid in named if (pod := snapshot.pods.get(uid)) is not None and not pod.node]
     coming = [(queues.number_of(pod), pod.requests) for pod in pods]
 
@@ -216,7 +216,7 @@ def held_for_reclaim(
                 found.update(requests)
         return found
 
-    return held
+    return Claim(tree, queue, asked, held)
 
 
 def preemptor_facts(snapshot: Snapshot, question: Question, daemonset_node: str = "") -> PreemptorFacts:

@@ -21,6 +21,7 @@ from makeway.planner.plan.constraints.queues import GuaranteeMargin
 from makeway.planner.plan.lost_work import LostWorkOf
 from makeway.planner.plan.planned_unit import PlannedUnit
 from makeway.planner.plan.price import SHIFT
+from makeway.planner.plan.who_preempts import WhoPreempts
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.columns import Flags, Ints
 from makeway.planner.snapshot.records import PodRecord
@@ -140,7 +141,8 @@ class Model(NodePods):
     `rank`: int64[N], the nodes' order. `need`: int64[C, R]. `allowed`: bool[C, N], the class can use the
     node. `counts`: how many members of each class wait; `must`: how many have to be placed. `debits`: what
     in-flight pods take from budgets. `margins`: of queues' guarantees. `most_victims`: of one order.
-    `lost_work`: what decides how much pods lose, None where that does not count.
+    `lost_work`: what decides how much pods lose, None where that does not count. `preempting`: whom the
+    group may preempt.
     """
 
     snapshot: Snapshot
@@ -158,6 +160,7 @@ class Model(NodePods):
     asked: Ints
     left_out: tuple[str, ...]
     lost_work: LostWorkOf | None
+    preempting: WhoPreempts
 
     @property
     def has_budgets(self) -> bool:

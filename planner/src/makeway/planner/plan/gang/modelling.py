@@ -152,6 +152,7 @@ def modelling(
         asked=asked,
         left_out=tuple(dict.fromkeys(name for one in layers for name in one.left_out)),
         lost_work=lost_work,
+        preempting=preempting,
     )
 
 

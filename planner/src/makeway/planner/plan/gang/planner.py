@@ -39,6 +39,7 @@ from makeway.planner.plan.gang.solving import is_least, solve
 from makeway.planner.plan.gang.written import Found, seen_again, written
 from makeway.planner.plan.lost_work import largest_of, lost_work_of
 from makeway.planner.plan.planner import modelled
+from makeway.planner.plan.refusal.guarantees import guarantees_text
 from makeway.planner.plan.refusal.text import (
     FORBIDDEN,
     NEVER,
@@ -160,7 +161,8 @@ def _attempt(
         scope = replace(scope, revision=snapshot.revision)
         models, whole = [part for _, _, part in parts], len(parts) < MOST_DOMAINS
         refusal = refused(scope, gang, placeable, left_out=left_out, models=models, whole=whole, now=now)
-        return replace(refusal, priced=in_order(priced, gang, objective))
+        message = refusal.message + guarantees_text(model.preempting)
+        return replace(refusal, message=message, priced=in_order(priced, gang, objective))
     part, draft, domains = best
     own, record = all(one.question.may_preempt for one in gang.classes), snapshot.groups.record_of(gang.name)
     if (draft.singles or draft.units) and not (own if record is None else record.lets_preempt(own)):

@@ -10,7 +10,6 @@ from makeway.core.k8s.resources import CPU, PODS
 from makeway.core.k8s.times import api_time
 from makeway.core.policy.exemption import DELETE_REFUSED, PREEMPTION_RULE
 from makeway.core.policy.preemption import asks_for_namespaces
-from makeway.core.queues.reclaim import Reclaim
 from makeway.core.text import counted
 from makeway.planner.plan.candidates import EvaluatedBatch
 from makeway.planner.plan.constraints.layers import NO_AFFINITY
@@ -30,6 +29,7 @@ from makeway.planner.plan.refusal.statistics import (
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import NearestNode, PlanCandidate, PlanRefusal, Scope
 from makeway.planner.plan.terminating import NAMED, overdue_text
+from makeway.planner.plan.who_preempts import WhoPreempts
 from makeway.planner.snapshot.columns import Ints
 from makeway.planner.snapshot.pod_groups import POD_GROUP
 from makeway.planner.snapshot.state import Snapshot
@@ -118,15 +118,14 @@ def refusal(
     excluded: Mapping[str, int],
     unknown: int,
     now: datetime,
+    preempting: WhoPreempts,
     queues: QueueConstraints = NO_QUEUE_CONSTRAINTS,
-    reclaim: Reclaim | None = None,
     sample: PlanCandidate | None = None,
 ) -> PlanRefusal:
     """Refuse where removing every removable pod makes no room, with the statistics of the potential rows.
 
     `near`: the nodes that lack least; `excluded`: nodes that it cannot use at all, by reason; `unknown`: how
-    many nodes the planner does not know; `reclaim`: what the preemptor's queue may take back; `sample`: one
-    that the columns rule out.
+    many nodes the planner does not know; `sample`: one that the columns rule out.
     """
     reasons, counts = stats.reasons(rows), stats.exempt(rows)
     if unknown:
@@ -148,7 +147,7 @@ def refusal(
         message += f"; {exempt_text(counts, '' if end is None else api_time(moment_of(end)))}"
     if lacking := [text for _, text in near if text]:
         message += "; nearest: " + "; ".join(lacking)
-    message += guarantees_text(snapshot, question, reclaim)
+    message += guarantees_text(preempting)
     if late := overdue_text(snapshot, {snapshot.names[row] for row in rows.tolist()}, now):
         message += f"; {late}"
     helps = stats.first_help(rows)
@@ -158,7 +157,7 @@ def refusal(
         reason,
         message,
         dict(sorted(reasons.items())),
-        retry_at=tried_again(snapshot, retry_at, counts, now, reclaims=reclaim is not None),
+        retry_at=tried_again(snapshot, retry_at, counts, now, reclaims=preempting.reclaim is not None),
         depends_on=dependencies(
             snapshot,
             question,
