@@ -26,6 +26,7 @@ async def offered(*words: str, **environment: str) -> list[str]:
         _MAKEWAY_COMPLETE="complete_fish",
         _TYPER_COMPLETE_FISH_ACTION="get-args",
         _TYPER_COMPLETE_ARGS=" ".join(["makeway", *words]),
+        exits=None,
         **environment,
     )
     assert err == ""

@@ -88,23 +88,20 @@ async def test_a_policy_that_something_else_manages_is_not_written(tmp_path: Pat
 async def test_a_policy_that_is_refused_is_not_changed_and_its_problems_are_told(tmp_path: Path) -> None:
     configmap = {"metadata": {"resourceVersion": "7"}, "data": {"policy.yaml": "kind: Policy\nmode: on\n"}}
     async with api_server(200, configmap) as url:
-        code, _, err = await makeway(
-            "mode", "observe", "--release", f"--kubeconfig={kubeconfig(tmp_path, url)}"
+        _, _, err = await makeway(
+            "mode", "observe", "--release", f"--kubeconfig={kubeconfig(tmp_path, url)}", exits=1
         )
 
-    assert code == 1
     assert "'on' is not allowed" in err
 
 
 async def test_without_permission_and_without_a_server_it_ends_with_3(tmp_path: Path) -> None:
     body = {"kind": "Status", "reason": "Forbidden", "message": 'configmaps "makeway-policy" is forbidden'}
     async with api_server(403, body) as url:
-        code, _, err = await makeway("mode", "off", f"--kubeconfig={kubeconfig(tmp_path, url)}")
-    assert code == 3
+        _, _, err = await makeway("mode", "off", f"--kubeconfig={kubeconfig(tmp_path, url)}", exits=3)
     assert "no permission" in err
 
-    code, _, err = await makeway("mode", f"--kubeconfig={kubeconfig(tmp_path, 'http://127.0.0.1:1')}")
-    assert code == 3
+    await makeway("mode", f"--kubeconfig={kubeconfig(tmp_path, 'http://127.0.0.1:1')}", exits=3)
 
 
 @pytest.mark.parametrize(
