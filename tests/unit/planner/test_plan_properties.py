@@ -30,7 +30,7 @@ from unit.planner.building import (
     victims,
 )
 from unit.planner.caching import plan
-from unit.planner.reference import Answer, NodeCase, allowed, answer, charged, fits
+from unit.planner.reference import Answer, NodeCase, answer, charged
 
 NAMESPACES = ("default", "default", "other")
 LABELS: tuple[dict[str, str], ...] = ({}, {"app": "a"}, {"app": "b"}, {"app": "a", "tier": "x"})
@@ -244,52 +244,38 @@ def test_the_same_input_gives_the_same_answer_whatever_order_it_came_in(world: W
         )
 
 
-@given(worlds().filter(offered))
-def test_victims_are_allowed_to_go_enough_and_none_too_many(world: World) -> None:
-    result = plan(world.snapshot(), world.question, NOW)
-
-    cases = {case.name: case for case in world.cases()}
-    for proposal in result.candidates if isinstance(result, Plan) else ():
-        case = cases[proposal.node]
-        gone = victims(proposal)
-        awaited = {one.pod.uid for one in proposal.awaited}
-        present = [pod for pod in (*case.pods, *case.awaited) if pod.uid not in gone | awaited]
-        assert fits(case, world.question.preemptor, present)
-        for pod in (*case.pods, *case.awaited):
-            if pod.uid in gone | awaited:
-                assert not fits(case, world.question.preemptor, [*present, pod])
-            if pod.uid in gone:
-                assert pod.uid not in world.question.refused
-                assert allowed(world.rules(), world.question.preemptor, pod)
-
-
 @given(worlds())
-def test_whoever_of_the_removable_goes_a_hard_budget_holds(world: World) -> None:
-    result = plan(world.snapshot(), world.question, NOW)
+def test_plans_keep_hard_budgets_and_the_snapshot_and_refusals_stand_until_the_time_they_give(
+    world: World,
+) -> None:
+    snapshot = world.snapshot()
+    before = (snapshot.revision, snapshot.columns.requested.copy(), [list(pods) for pods in snapshot.slots])
 
-    if not isinstance(result, Plan):
-        return
+    result = plan(snapshot, world.question, NOW)
+
+    assert snapshot.revision == before[0]
+    assert (snapshot.columns.requested[: len(before[1])] == before[1]).all()  # it may have one more counted
+    assert snapshot.slots == before[2]
+    if isinstance(result, Plan):
+        keeps_hard_budgets(world, result)
+    if world.policy.disruption_budgets != "hard" and world.policy.limits == PolicyLimits():
+        stands_until_its_time(snapshot, replace(world.question, refused=frozenset()))
+
+
+def keeps_hard_budgets(world: World, result: Plan) -> None:
+    """Whoever of the removable goes."""
     debits = world.debits()
     for proposal in (*result.candidates, *result.unmodelled):
         pods = [one.pod for one in proposal.removable]
         for budget in world.budgets:
-            if not world.policy.has_hard_budgets(budget.namespace):
-                continue
-            covered = sum(budget in charged(pod, world.budgets, world.policy) for pod in pods)
-            assert covered <= max(0, budget.allowed - debits.get(budget.name, 0))
+            if world.policy.has_hard_budgets(budget.namespace):
+                covered = sum(budget in charged(pod, world.budgets, world.policy) for pod in pods)
+                assert covered <= max(0, budget.allowed - debits.get(budget.name, 0))
 
 
-@given(worlds())
-def test_a_refusal_stands_until_the_time_it_gives_and_then_does_not(world: World) -> None:
-    snapshot = world.snapshot()
-    question = replace(world.question, refused=frozenset())
+def stands_until_its_time(snapshot: Snapshot, question: Question) -> None:
     result = plan(snapshot, question, NOW)
-
-    if (
-        isinstance(result, Plan)
-        or world.policy.disruption_budgets == "hard"
-        or world.policy.limits != PolicyLimits()
-    ):
+    if isinstance(result, Plan):
         return
     if result.retry_at is None:
         assert not isinstance(plan(snapshot, question, NOW + timedelta(days=1)), Plan)
@@ -297,15 +283,3 @@ def test_a_refusal_stands_until_the_time_it_gives_and_then_does_not(world: World
         before = result.retry_at - timedelta(milliseconds=1)
         assert not isinstance(plan(snapshot, question, before), Plan)
         assert isinstance(plan(snapshot, question, result.retry_at), Plan)
-
-
-@given(worlds())
-def test_planning_leaves_the_snapshot_as_it_was(world: World) -> None:
-    snapshot = world.snapshot()
-    before = (snapshot.revision, snapshot.columns.requested.copy(), [list(pods) for pods in snapshot.slots])
-
-    plan(snapshot, world.question, NOW)
-
-    assert snapshot.revision == before[0]
-    assert (snapshot.columns.requested[: len(before[1])] == before[1]).all()  # it may have one more counted
-    assert snapshot.slots == before[2]
