@@ -320,7 +320,7 @@ integration-forms: binaries ## What planner and evictor do in each form of makew
 
 .PHONY: before-integration
 before-integration: setup $(TOOLS) #: `make test` without integration
-	$(MAKE) $(SIDE_BY_SIDE) $(CHECKS) binaries upstream-short protocol-test differential-test chart browser-test
+	$(MAKE) $(SIDE_BY_SIDE) $(CHECKS) binaries $(if $(WIDE),upstream-short) protocol-test differential-test chart browser-test
 	$(MAKE) contract # which holds promised deadlines: nothing runs beside it
 
 .PHONY: test

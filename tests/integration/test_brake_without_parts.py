@@ -35,7 +35,11 @@ async def released(cluster: RunningCluster) -> None:
 
 @pytest.mark.parametrize(
     ("away", "brake"),
-    [(PLANNER, "set"), (PLANNER, "not understood"), (NATS, "set, and the policy is deleted")],
+    [
+        (PLANNER, "set"),
+        pytest.param(PLANNER, "not understood", marks=pytest.mark.wide),
+        pytest.param(NATS, "set, and the policy is deleted", marks=pytest.mark.wide),
+    ],
 )
 async def test_with_the_brake_set_nothing_is_evicted_nor_after_it_without_a_plan(
     protecting: RunningCluster, space: Space, away: str, brake: str

@@ -196,6 +196,7 @@ async def until_considered(space: Space, uid: str) -> None:
     await until("the planner was asked", lambda: space.bus.decisions(uid))
 
 
+@pytest.mark.wide
 async def test_a_policy_holds_where_there_are_more_pods_than_it_is_applied_to_at_one_go(
     configured: RunningCluster, fault_space: Space
 ) -> None:

@@ -25,7 +25,7 @@ _STORED = {False: "scheduler.after-publish", True: "nominator.after-commit"}
     ("point", "hit"),
     [
         ("evictor.after-delete", 3),
-        ("planner.before-reply", 1),
+        pytest.param("planner.before-reply", 1, marks=pytest.mark.wide),
         ("bridge.stored", 1),
     ],
 )

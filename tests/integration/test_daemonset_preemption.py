@@ -131,6 +131,7 @@ async def test_a_pod_of_equal_priority_goes_once_and_nobody_is_ordered_while_it_
     assert len(deletes_of(space, "busy")) == 1
 
 
+@pytest.mark.wide
 async def test_single_takes_one_that_opted_out_rather_than_one_far_too_large(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("400m"))
     await run_victims(space, on_n1("large", "low", 300), opted_out("opted-out", "low", 100))
@@ -189,6 +190,7 @@ async def test_a_forged_owner_evicts_no_pod_of_equal_priority(space: Space, vers
     assert await space.pod("busy") is not None
 
 
+@pytest.mark.wide
 async def test_a_daemonset_of_a_namespace_that_is_not_listed_evicts_no_pod_of_equal_priority(
     space: Space,
 ) -> None:
@@ -203,6 +205,7 @@ async def test_a_daemonset_of_a_namespace_that_is_not_listed_evicts_no_pod_of_eq
     assert await space.pod("busy") is not None
 
 
+@pytest.mark.wide
 async def test_a_daemonset_confined_to_its_namespace_evicts_no_pod_of_equal_priority_in_another(
     space: Space,
 ) -> None:

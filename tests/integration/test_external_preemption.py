@@ -209,7 +209,9 @@ async def test_a_pod_that_the_columns_cannot_judge_is_refused(space: Space) -> N
     assert deletes_of(space, "n1-v1") == []
 
 
-@pytest.mark.parametrize("given", ["no claim", "a claim that no class serves"])
+@pytest.mark.parametrize(
+    "given", ["no claim", pytest.param("a claim that no class serves", marks=pytest.mark.wide)]
+)
 async def test_a_claim_that_keeps_a_pod_from_every_node_costs_no_pod_its_life(
     space: Space, given: str
 ) -> None:
@@ -233,7 +235,9 @@ async def test_a_claim_that_keeps_a_pod_from_every_node_costs_no_pod_its_life(
     assert deletes_of(space, "n1-v1") == deletes_of(space, "n2-v1") == []
 
 
-@pytest.mark.parametrize("away", ["planner", "nats", "evictor"])
+@pytest.mark.parametrize(
+    "away", ["planner", *(pytest.param(away, marks=pytest.mark.wide) for away in ("nats", "evictor"))]
+)
 async def test_while_a_part_is_away_no_pod_dies_and_afterwards_room_is_made(
     cluster: RunningCluster, space: Space, away: str
 ) -> None:

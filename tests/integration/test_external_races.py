@@ -122,6 +122,7 @@ async def test_a_nomination_that_is_cleared_between_two_deletes_saves_the_pods_t
     assert (outcome.result, outcome.reason) == ("cancelled", "nomination-moved")
 
 
+@pytest.mark.wide
 @pytest.mark.usefixtures("space_without_evictor")
 async def test_a_nomination_that_another_changed_is_left_to_it(space: Space) -> None:
     (other,) = await space.add_nodes(make_node("n2").cpu("100m"))
@@ -174,6 +175,7 @@ async def test_a_class_that_is_opted_out_in_mid_flight_ends_its_orders(
     assert len(await space.bus.orders(pod.metadata.uid)) == 1
 
 
+@pytest.mark.wide
 async def test_where_no_class_is_opted_in_the_nominator_only_watches_and_says_so(
     cluster: RunningCluster, space: Space
 ) -> None:
@@ -222,6 +224,7 @@ async def test_of_two_nominators_one_that_lost_its_lease_while_it_slept_writes_n
     assert_bound_once(space, "p")
 
 
+@pytest.mark.wide
 @pytest.mark.usefixtures("space_without_evictor")
 async def test_a_node_that_is_cordoned_loses_no_pod_and_another_is_tried(space: Space) -> None:
     await space.add_nodes(make_node("n2").cpu("500m"))

@@ -133,6 +133,7 @@ async def test_a_gang_whose_member_was_made_anew_gets_its_room_by_another_order(
     await until_all_run(space, train)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("point", "hit"), BEFORE_ANY_DELETE)
 async def test_a_gang_whose_member_was_bound_elsewhere_makes_room_for_the_others(
     space: Space, point: str, hit: int
@@ -157,6 +158,7 @@ async def test_no_victim_goes_for_a_group_that_is_being_deleted(space: Space, po
     await assert_nothing_left_behind(space)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("point", "hit"), BEFORE_ANY_DELETE)
 async def test_a_gang_that_needs_fewer_by_now_is_planned_for_again(
     space: Space, point: str, hit: int
@@ -264,6 +266,7 @@ async def test_a_gang_gets_its_room_though_a_part_is_killed(
     await until_all_run(space, train)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "point",
     _slow_but(

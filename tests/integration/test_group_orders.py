@@ -223,11 +223,15 @@ async def lower_min_count(gang: GangScene) -> None:
     ("change", "reason", "words"),
     [
         (remove_member, "members-missing", "train-2 does not exist any more"),
-        (renew_member, "members-missing", "train-2 does not exist any more"),
-        (bind_member, "members-missing", "train-2 is bound to "),
-        (move_nomination, "members-missing", "train-2 is nominated to "),
+        pytest.param(
+            renew_member, "members-missing", "train-2 does not exist any more", marks=pytest.mark.wide
+        ),
+        pytest.param(bind_member, "members-missing", "train-2 is bound to ", marks=pytest.mark.wide),
+        pytest.param(move_nomination, "members-missing", "train-2 is nominated to ", marks=pytest.mark.wide),
         (remove_group, "group-gone", "is being deleted"),
-        (lower_min_count, "group-changed", "minCount is 1, the order is for 2"),
+        pytest.param(
+            lower_min_count, "group-changed", "minCount is 1, the order is for 2", marks=pytest.mark.wide
+        ),
     ],
 )
 async def test_an_order_whose_group_is_another_by_now_deletes_nothing(

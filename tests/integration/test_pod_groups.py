@@ -229,10 +229,10 @@ async def become_important(space: Space) -> None:
     [
         (protect, "never-evict", set()),
         (replace_pod, "/b out", {"a", "b", "c"}),
-        (add_pod, "/d out", {"a", "b", "c", "d"}),
-        (lose_group, "/train does not exist", set()),
-        (become_single, "with which it need not go", {"a"}),
-        (become_important, "lower-priority", set()),
+        pytest.param(add_pod, "/d out", {"a", "b", "c", "d"}, marks=pytest.mark.wide),
+        pytest.param(lose_group, "/train does not exist", set(), marks=pytest.mark.wide),
+        pytest.param(become_single, "with which it need not go", {"a"}, marks=pytest.mark.wide),
+        pytest.param(become_important, "lower-priority", set(), marks=pytest.mark.wide),
     ],
 )
 async def test_a_unit_that_is_another_one_since_it_was_planned_stays_whole(
@@ -310,7 +310,10 @@ async def test_a_group_that_is_deleted_after_its_first_pod_goes_whole(
     assert {one.name: one.result for one in outcome.victims} == dict.fromkeys(MEMBERS, "deleted")
 
 
-@pytest.mark.parametrize(("point", "hit"), [("evictor.after-mark", 2), ("evictor.after-delete", 1)])
+@pytest.mark.parametrize(
+    ("point", "hit"),
+    [pytest.param("evictor.after-mark", 2, marks=pytest.mark.wide), ("evictor.after-delete", 1)],
+)
 async def test_a_unit_goes_whole_though_its_evictor_dies_in_the_middle(
     group_cluster: RunningCluster, space: Space, point: str, hit: int
 ) -> None:
@@ -332,7 +335,7 @@ async def replaced(space: Space) -> None:
     await run_victims(space, member("a2", 50, "n4"))
 
 
-@pytest.mark.parametrize("change", [lose_group, replaced])
+@pytest.mark.parametrize("change", [lose_group, pytest.param(replaced, marks=pytest.mark.wide)])
 async def test_a_unit_goes_whole_though_its_group_is_another_when_the_next_evictor_goes_on(
     group_cluster: RunningCluster, space: Space, change: Callable[[Space], Awaitable[None]]
 ) -> None:

@@ -56,6 +56,7 @@ def scheduled_at(pod: Pod) -> float:
     raise AssertionError("the pod does not say when it was scheduled")
 
 
+@pytest.mark.wide
 async def test_from_the_minimum_on_a_preemptor_takes_a_pod_that_tolerates_forever(
     space: Space, classes: Classes
 ) -> None:
@@ -111,6 +112,7 @@ async def test_a_waiting_pod_is_tried_again_when_the_toleration_ends_and_not_bef
     assert order.created_at - said.retry_at < timedelta(seconds=5)
 
 
+@pytest.mark.wide
 async def test_a_toleration_that_has_ended_protects_no_more(space: Space, classes: Classes) -> None:
     seconds = 2
     victim = await one_victim(space, classes, 1010, seconds)

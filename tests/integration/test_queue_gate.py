@@ -182,6 +182,7 @@ async def test_without_nats_a_new_scheduler_waits_for_the_limits_with_all_but_wh
         await space.api.request("DELETE", "/api/v1/namespaces/makeway-system/configmaps/makeway-queues")
 
 
+@pytest.mark.wide
 async def test_without_nats_pods_come_above_max_where_unknown_limits_let_them_pass(
     queue_cluster: RunningCluster, space: Space, control: Control
 ) -> None:
@@ -219,6 +220,7 @@ async def when_unknown(cluster: RunningCluster, does: str) -> AsyncIterator[None
         file.write_text(before)
 
 
+@pytest.mark.wide
 async def test_a_max_of_the_root_does_not_hold_a_cni_pod_out_of_a_new_node(
     space: Space, control: Control
 ) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from integration.asking import ask, run, until_recording
@@ -141,6 +142,7 @@ async def test_a_guarantee_leaves_something_over_and_is_named(
     assert len(await living(space)) == 3
 
 
+@pytest.mark.wide
 async def test_nobody_goes_where_too_much_would_be_left_over(
     crash_cluster: RunningCluster, space: Space
 ) -> None:
@@ -157,6 +159,7 @@ async def test_nobody_goes_where_too_much_would_be_left_over(
     assert not await quota_orders(space, path(space))
 
 
+@pytest.mark.wide
 async def test_what_may_be_left_over_is_a_share_of_the_first_need_over_several_orders(
     crash_cluster: RunningCluster, space: Space
 ) -> None:
@@ -176,6 +179,7 @@ async def test_what_may_be_left_over_is_a_share_of_the_first_need_over_several_o
     assert [len(order.victims) for order in await quota_orders(space, path(space))] == [2] * 4
 
 
+@pytest.mark.wide
 async def test_the_guarantee_of_a_parent_keeps_pods_of_a_leaf(
     crash_cluster: RunningCluster, space: Space
 ) -> None:
@@ -193,6 +197,7 @@ async def test_the_guarantee_of_a_parent_keeps_pods_of_a_leaf(
     assert f"guarantee of {path(space)}:" in state.last.message
 
 
+@pytest.mark.wide
 async def test_a_parent_and_a_queue_below_lowered_in_one_save_both_come_down(
     crash_cluster: RunningCluster, space: Space
 ) -> None:
@@ -236,6 +241,7 @@ async def test_where_the_api_server_refuses_one_pod_another_goes_and_the_cause_i
     assert "this pod may not be deleted" in state.last.message
 
 
+@pytest.mark.wide
 async def test_a_second_decrease_begins_anew_and_an_increase_stops_it(
     crash_cluster: RunningCluster, space: Space
 ) -> None:

@@ -79,6 +79,7 @@ async def test_a_8_a_victim_that_is_leaving_already_is_waited_for_without_a_dele
     assert_bound_once(space, "p")
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.usefixtures("space_without_evictor")
 async def test_a_8_victims_that_are_gone_before_the_evictor_looks_cost_no_delete(space: Space) -> None:
@@ -95,6 +96,7 @@ async def test_a_8_victims_that_are_gone_before_the_evictor_looks_cost_no_delete
     assert len(await space.bus.orders(preemptor.metadata.uid)) == 1
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.usefixtures("space_without_evictor")
 async def test_a_8_a_victim_that_another_one_deletes_with_a_long_grace_period_is_waited_for(
@@ -151,6 +153,7 @@ async def test_a_10_a_preemptor_made_anew_under_its_name_gets_an_order_of_its_ow
     assert len(await space.bus.orders(second.metadata.uid)) <= 2
 
 
+@pytest.mark.wide
 @pytest.mark.usefixtures("space_without_evictor")
 async def test_a_10_a_preemptor_bound_elsewhere_ends_its_order(space: Space) -> None:
     await run_victims(space, sized("victim", "low", 500).on("n1"))

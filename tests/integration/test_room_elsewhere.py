@@ -82,8 +82,20 @@ async def _seconds_to_bind(space: Space, room: Room, *, finalizer: bool) -> floa
     return seconds
 
 
-@pytest.mark.parametrize("finalizer", [True, False], ids=["a finalizer", "a grace period of a year"])
-@pytest.mark.parametrize("room", [_node_joins, _pod_ends], ids=["a node joins", "a pod ends elsewhere"])
+@pytest.mark.parametrize(
+    "finalizer",
+    [
+        pytest.param(True, id="a finalizer"),
+        pytest.param(False, id="a grace period of a year", marks=pytest.mark.wide),
+    ],
+)
+@pytest.mark.parametrize(
+    "room",
+    [
+        pytest.param(_node_joins, id="a node joins", marks=pytest.mark.wide),
+        pytest.param(_pod_ends, id="a pod ends elsewhere"),
+    ],
+)
 async def test_a_pod_whose_victims_are_leaving_takes_room_that_appears_elsewhere(
     makeway: Space, kube_scheduler: Space, room: Room, finalizer: bool
 ) -> None:

@@ -64,7 +64,7 @@ async def kept_and_loose(space: Space) -> None:
     )
 
 
-@pytest.mark.parametrize("away", [stopped, frozen])
+@pytest.mark.parametrize("away", [stopped, pytest.param(frozen, marks=pytest.mark.wide)])
 async def test_without_a_planner_pods_preempt_as_kube_scheduler_does_where_nothing_restricts(
     cluster: RunningCluster,
     space: Space,
@@ -138,7 +138,9 @@ async def test_a_class_that_tolerates_preemption_holds_pods_without_a_plan_befor
             await cluster.kubectl("delete", "priorityclass", name)
 
 
-@pytest.mark.parametrize("away", [changed_meanwhile, restarted_on_a_bad_policy])
+@pytest.mark.parametrize(
+    "away", [changed_meanwhile, pytest.param(restarted_on_a_bad_policy, marks=pytest.mark.wide)]
+)
 async def test_where_the_policy_has_changed_and_no_planner_has_told_it_no_pod_is_evicted(
     cluster: RunningCluster,
     space: Space,
@@ -177,7 +179,9 @@ def with_many_escapes(pod: PodBuilder) -> PodBuilder:
     return pod.annotation("example.com/text", "<" * 190_000)
 
 
-@pytest.mark.parametrize("large", [with_much_environment, with_many_escapes])
+@pytest.mark.parametrize(
+    "large", [with_much_environment, pytest.param(with_many_escapes, marks=pytest.mark.wide)]
+)
 async def test_a_large_pod_is_planned_for_as_any_other(
     cluster: RunningCluster, space: Space, large: Callable[[PodBuilder], PodBuilder]
 ) -> None:

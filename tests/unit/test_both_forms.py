@@ -91,5 +91,7 @@ def test_what_runs_in_the_external_form_by_a_target_is_left_out_of_make_test_alo
 
 
 def test_what_is_wide_runs_before_a_change_reaches_main_and_in_test_all() -> None:
-    assert "\ntest-all: WIDE := 1\n" in (CHECKOUT / "Makefile").read_text()
+    makefile = (CHECKOUT / "Makefile").read_text()
+    assert "\ntest-all: WIDE := 1\n" in makefile
+    assert " binaries $(if $(WIDE),upstream-short) protocol-test " in makefile
     assert "\nexport ONCE_MORE=1 WIDE=1\n" in (CHECKOUT / ".ci" / "run").read_text()
