@@ -2,14 +2,16 @@ package wire
 
 import (
 	"crypto/rand"
+	"encoding/base32"
+	"encoding/binary"
 	"time"
 )
 
 // PodRef is one incarnation of a pod or a PodGroup. Only UID identifies.
 type PodRef struct{ Namespace, Name, UID string }
 
-// crockford is the lower-case base 32 alphabet of ULIDs.
-const crockford = "0123456789abcdefghjkmnpqrstvwxyz"
+// crockford is the lower-case base 32 of ULIDs.
+var crockford = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
 // NewOrderID makes an order id: "ord-" and 26 characters that sort by time and are random after
 // the millisecond.
@@ -18,28 +20,11 @@ func NewOrderID(now time.Time) string { return "ord-" + newULID(now) }
 // NewRequestID makes the id of one plan request.
 func NewRequestID(now time.Time) string { return "req-" + newULID(now) }
 
-// newULID makes 48 bits of milliseconds and 80 random bits, in base 32.
+// newULID makes 48 bits of milliseconds and 80 random bits, in base 32: ten characters that begin with two zero bits, and sixteen.
 func newULID(now time.Time) string {
-	var raw [16]byte
-	milliseconds := uint64(now.UnixMilli())
-	for i := range 6 {
-		raw[i] = byte(milliseconds >> (8 * (5 - i)))
-	}
+	milliseconds := binary.BigEndian.AppendUint64(nil, uint64(now.UnixMilli())<<14)
+	random := make([]byte, 10)
 	// crypto/rand.Read never fails; it ends the process where there is no randomness.
-	_, _ = rand.Read(raw[6:])
-
-	var out [26]byte
-	var buffer uint32
-	bits := 2 // 26 characters hold 130 bits: two leading zero bits
-	at := 0
-	for _, b := range raw {
-		buffer = buffer<<8 | uint32(b)
-		bits += 8
-		for bits >= 5 {
-			bits -= 5
-			out[at] = crockford[(buffer>>bits)&31]
-			at++
-		}
-	}
-	return string(out[:])
+	_, _ = rand.Read(random)
+	return crockford.EncodeToString(milliseconds)[:10] + crockford.EncodeToString(random)
 }
