@@ -18,14 +18,14 @@ type Bus interface {
 	Ask(ctx context.Context, subject string, data []byte, written func()) ([]byte, error)
 }
 
-// Records is the reading side: what the streams hold, and the counter that stands in for a Lease.
+// Records is the reading side: what the streams hold, and the numbers that stand in for those of a Lease.
 type Records interface {
 	// Last returns a subject's last message; found is false where there is none.
 	Last(ctx context.Context, stream, subject string) (message natsbus.Record, found bool, err error)
 	// Follow calls take for each message of a stream stored since a time, in order, and never returns
 	// before the context ends.
 	Follow(ctx context.Context, stream, subjects string, since time.Time, take func(natsbus.Record))
-	// NextEpoch counts a key of a bucket up and returns the new number.
+	// NextEpoch returns a number that is higher than any before for a key of a bucket.
 	NextEpoch(ctx context.Context, bucket, key string) (int64, error)
 }
 

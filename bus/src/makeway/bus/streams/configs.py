@@ -110,7 +110,7 @@ def epochs_config(subjects: Subjects, replicas: int = 1) -> dict[str, Any]:
         **_common(replicas),
         "name": f"KV_{subjects.epochs_bucket}",
         "subjects": [f"$KV.{subjects.epochs_bucket}.>"],
-        # A number in decimal, one for each scheduler that runs without election; it must never age.
+        # For each scheduler without election one empty message, whose sequence counts; it must never age.
         "max_age": 0,
         "max_bytes": 1 * _MIB,
         "max_msg_size": 1024,
