@@ -9,7 +9,7 @@ import (
 // releasedBeside has a preemptor p with its room, of order o, and q nominated beside it, whose order o2 is under way; and a cycle of p.
 func releasedBeside(t *testing.T) (*InFlight, FailedCycle) {
 	t.Helper()
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 	f.Begin(of("q", order("o2", "b")))
 	f.Succeed("o", at(10), at(90000), notGone)
@@ -53,7 +53,7 @@ func TestAPreemptorWithItsRoomBesideVictimsThatLeaveMayTakeOtherRoomAfterAWhile(
 }
 
 func TestACycleThatIsRepeatedIsNotTakenForOneMoreLastVictim(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 	f.Succeed("o", at(10), at(90000), notGone)
 	f.left("a")

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"makeway.dev/makeway/plugin/wire"
@@ -13,6 +14,12 @@ var (
 	start = time.Unix(1000, 0)
 	small = map[v1.ResourceName]string{v1.ResourceCPU: "100m"}
 )
+
+// noQuota reserves nothing.
+type noQuota struct{}
+
+func (noQuota) ReserveQuota(wire.PodRef) {}
+func (noQuota) ReleaseQuota(types.UID)   {}
 
 // at is a time some milliseconds after the start.
 func at(milliseconds int) time.Time { return start.Add(time.Duration(milliseconds) * time.Millisecond) }
@@ -27,9 +34,6 @@ func stored(f *InFlight, orderID string, opensAt time.Time) {
 	if e := f.get(orderID); e != nil {
 		for uid, of := range e.Awaited {
 			order.Awaited = append(order.Awaited, wire.Awaited{UID: string(uid), OrderID: of})
-		}
-		for _, uid := range e.Terminating {
-			order.Awaited = append(order.Awaited, wire.Awaited{UID: string(uid)})
 		}
 	}
 	f.Stored(order, opensAt)

@@ -76,7 +76,7 @@ func (f *InFlight) memberDone(e *Order, uid types.UID) (all bool) {
 		m := &e.members[i]
 		if m.UID == string(uid) && !m.done {
 			m.done = true
-			f.Holds.ReleaseQuota(uid)
+			f.holds.ReleaseQuota(uid)
 		}
 		all = all && m.done
 	}

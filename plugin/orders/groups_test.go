@@ -24,7 +24,7 @@ func (f *InFlight) groupClosed(now time.Time) bool {
 }
 
 func TestAGangIsActivatedOnceItsLastVictimHasLeft(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(groupOrder("v1", "v2"))
 	stored(f, "o", start.Add(time.Minute))
 	f.Succeed("o", at(10), at(90000), notGone)
@@ -43,7 +43,7 @@ func TestAGangIsActivatedOnceItsLastVictimHasLeft(t *testing.T) {
 }
 
 func TestAGangThatWasHeldIsActivatedOnceWhenItsOrderHasSucceeded(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(groupOrder("v1"))
 	stored(f, "o", start.Add(time.Minute))
 	f.groupClosed(at(5)) // an event of the cluster would have brought it to a cycle
@@ -55,7 +55,7 @@ func TestAGangThatWasHeldIsActivatedOnceWhenItsOrderHasSucceeded(t *testing.T) {
 }
 
 func TestTheGateOfAGangOpensByTimeWhateverHappens(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(groupOrder("v1"))
 
 	if !f.groupClosed(start.Add(time.Minute-time.Second)) || f.groupClosed(start.Add(time.Minute)) {
@@ -64,7 +64,7 @@ func TestTheGateOfAGangOpensByTimeWhateverHappens(t *testing.T) {
 }
 
 func TestAGangsOrderIsForgottenWhenNoMemberWaits(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(groupOrder("v1"))
 	stored(f, "o", start.Add(time.Minute))
 	f.Succeed("o", at(10), at(90000), notGone)
@@ -81,7 +81,7 @@ func TestAGangsOrderIsForgottenWhenNoMemberWaits(t *testing.T) {
 }
 
 func TestAGangIsRevertedOnceAllItsNominationsAreGone(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(groupOrder("v1"))
 	stored(f, "o", start.Add(time.Minute))
 	f.Fail("o", "refused", at(10), time.Minute, noteNothing)
@@ -101,7 +101,7 @@ func TestAGangIsRevertedOnceAllItsNominationsAreGone(t *testing.T) {
 }
 
 func TestAGangWhoseMemberLosesItsPlaceWaitsForNothingMore(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(groupOrder("v1"))
 	stored(f, "o", start.Add(time.Minute))
 	f.Succeed("o", at(10), at(90000), notGone)
@@ -112,7 +112,7 @@ func TestAGangWhoseMemberLosesItsPlaceWaitsForNothingMore(t *testing.T) {
 }
 
 func TestAGangMadeAnewUnderItsNameIsNotHeldForTheOldOne(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(groupOrder("v1"))
 	stored(f, "o", start.Add(time.Minute))
 
@@ -129,8 +129,8 @@ func TestAGangMadeAnewUnderItsNameIsNotHeldForTheOldOne(t *testing.T) {
 // madeRoom is a state in which the room for gang "gang" was made, and the gang activated at a time.
 func madeRoom(t *testing.T, now time.Time) (*InFlight, *countedPlaces) {
 	t.Helper()
-	f, places := NewInFlight(), &countedPlaces{}
-	f.Holds = places
+	f, places := NewInFlight(noQuota{}), &countedPlaces{}
+	f.holds = places
 	f.Begin(groupOrder("v1"))
 	stored(f, "o", start.Add(time.Minute))
 	f.Succeed("o", now, now.Add(time.Minute), notGone)
@@ -188,7 +188,7 @@ func TestAGangWhoseMemberIsMadeAnewInTimeKeepsItsRoom(t *testing.T) {
 }
 
 func TestOnlyGangsWhoseRoomIsMadeAreLookedAt(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("pod", "v0"))
 	f.Begin(groupOrder("v1"))
 	stored(f, "o", start.Add(time.Minute))

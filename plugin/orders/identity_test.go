@@ -15,7 +15,7 @@ func TestAPreemptorIsReleasedAGracePeriodAndAMinuteAfterItsOrder(t *testing.T) {
 	ended := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	for name, grace := range map[string]time.Duration{"no grace": 0, "30 s": 30 * time.Second, "24 hours": 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			f := NewInFlight()
+			f := NewInFlight(noQuota{})
 			f.Begin(&Order{
 				OrderID: "ord-1", Preemptor: wire.PodRef{Namespace: "default", Name: "p", UID: "p"}, Node: "n1",
 				Removal:   Removal{Victims: []types.UID{"v"}, Awaited: map[types.UID]string{}, Remaining: map[types.UID]time.Time{"v": {}}},

@@ -26,7 +26,7 @@ var errAwaitedOrderFailed = errors.New("an order that this one counted on failed
 // is sent to, without blocking, when due may have something new.
 type InFlight struct {
 	Changed chan struct{}
-	Holds   QuotaReserver // told of every preemptor that begins or ends to have an order, under mu
+	holds   QuotaReserver // told of every preemptor that begins or ends to have an order, under mu
 
 	mu       sync.RWMutex
 	byPod    map[types.UID]*Order    // by UID of the preemptor
@@ -43,15 +43,10 @@ type QuotaReserver interface {
 	ReleaseQuota(uid types.UID)
 }
 
-// noQuota reserves nothing.
-type noQuota struct{}
-
-func (noQuota) ReserveQuota(wire.PodRef) {}
-func (noQuota) ReleaseQuota(types.UID)   {}
-
-func NewInFlight() *InFlight {
+// NewInFlight knows of no order yet; holds is told of preemptors.
+func NewInFlight(holds QuotaReserver) *InFlight {
 	return &InFlight{
-		Holds:    noQuota{},
+		holds:    holds,
 		Changed:  make(chan struct{}, 1),
 		byPod:    map[types.UID]*Order{},
 		byMember: map[types.UID]types.UID{},
@@ -85,7 +80,7 @@ func (f *InFlight) Succeed(orderID string, now, until time.Time, left func(types
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e := f.get(orderID)
-	if e == nil || !f.happens(e, onSucceeded) {
+	if !f.happens(e, onSucceeded) {
 		return 0, false
 	}
 	if e.Phase == Leaving {
@@ -162,25 +157,21 @@ func (f *InFlight) Abandon(orderID string) {
 func (f *InFlight) Supersede(orderID string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if e := f.get(orderID); e != nil {
-		f.happens(e, onSuperseded)
-	}
+	f.happens(f.get(orderID), onSuperseded)
 }
 
 // Finish forgets an order whose revert was carried out: its gate opens.
 func (f *InFlight) Finish(orderID string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if e := f.get(orderID); e != nil {
-		f.happens(e, onReverted)
-	}
+	f.happens(f.get(orderID), onReverted)
 }
 
 // ActivationFailed lets a revert that was handed out, and came to nothing, be handed out again at a time.
 func (f *InFlight) ActivationFailed(orderID string, at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if e := f.get(orderID); e != nil && f.happens(e, onRevertFailed) {
+	if e := f.get(orderID); f.happens(e, onRevertFailed) {
 		e.notBefore = at
 	}
 }
@@ -282,9 +273,7 @@ func (f *InFlight) Forget(uid types.UID) {
 func (f *InFlight) Cycled(uid types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if e := f.byPod[uid]; e != nil {
-		f.happens(e, onCycleEnded)
-	}
+	f.happens(f.byPod[uid], onCycleEnded)
 }
 
 // Activated lets a preemptor keep its place for another while: it is activated once more.
@@ -300,9 +289,7 @@ func (f *InFlight) Activated(uid types.UID, now time.Time) {
 func (f *InFlight) failAwaiting(orderID string) {
 	for _, e := range f.byPod {
 		for _, id := range e.Awaited {
-			if id == orderID {
-				e.awaitedFailed = true
-			}
+			e.awaitedFailed = e.awaitedFailed || id == orderID
 		}
 	}
 	f.Notify()
@@ -394,9 +381,13 @@ func (f *InFlight) put(e *Order) {
 	f.putMembers(e)
 }
 
-// happens moves an order on by the table, and reports whether the event changes anything. It carries out the effects that
+// happens moves an order on by the table, and reports whether the event changes anything; nil is an order that is not known, of which none
+// does. It carries out the effects that
 // concern what is known of orders; those that concern the scheduler are the caller's, outside the lock.
 func (f *InFlight) happens(e *Order, happened event) bool {
+	if e == nil {
+		return false
+	}
 	to, effects, ok := step(e.Phase, happened)
 	if !ok {
 		return false
@@ -406,11 +397,11 @@ func (f *InFlight) happens(e *Order, happened event) bool {
 		switch effect {
 		case holdPlace:
 			for _, place := range e.Places() {
-				f.Holds.ReserveQuota(RefOfPlacement(place))
+				f.holds.ReserveQuota(RefOfPlacement(place))
 			}
 		case releasePlace:
 			for _, place := range e.Places() {
-				f.Holds.ReleaseQuota(types.UID(place.UID))
+				f.holds.ReleaseQuota(types.UID(place.UID))
 			}
 		case closeGate:
 			e.Gated = true

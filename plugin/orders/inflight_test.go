@@ -76,7 +76,7 @@ func expectWakes(t *testing.T, f *InFlight, now time.Time, want ...Activation) {
 }
 
 func TestTheGateIsClosedFromTheNominationUntilTheOrderHasSucceeded(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a", "b"))
 	stored(f, "o", start.Add(time.Minute))
 	expectWakes(t, f, at(5))
@@ -93,7 +93,7 @@ func TestTheGateIsClosedFromTheNominationUntilTheOrderHasSucceeded(t *testing.T)
 }
 
 func TestThePodIsActivatedOnceItsLastVictimHasLeft(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a", "b"))
 	f.Succeed("o", at(10), at(90000), notGone)
 	f.left("a")
@@ -107,7 +107,7 @@ func TestThePodIsActivatedOnceItsLastVictimHasLeft(t *testing.T) {
 
 // Of an event that comes while a pod is gated the queue tells it nothing, then or later.
 func TestAPodThatWasHeldIsActivatedOnceWhenItsOrderHasSucceeded(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 	f.closed("p", at(5)) // an event of the cluster would have brought it to a cycle
 
@@ -118,7 +118,7 @@ func TestAPodThatWasHeldIsActivatedOnceWhenItsOrderHasSucceeded(t *testing.T) {
 }
 
 func TestAPodWhoseLastVictimHasJustLeftIsActivatedForThatAlone(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 	f.closed("p", at(5))
 	f.Deleted("a", at(9))
@@ -132,7 +132,7 @@ func TestAPodWhoseLastVictimHasJustLeftIsActivatedForThatAlone(t *testing.T) {
 
 // settled has one order, whose victim a is leaving.
 func settled() *InFlight {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 	f.Succeed("o", at(0), at(90000), notGone)
 	return f
@@ -220,7 +220,7 @@ func TestAPodThatLostItsNominationMayPreemptElsewhere(t *testing.T) {
 }
 
 func TestAnOrderWithoutOutcomeIsInFlightWhereverItsNodeIs(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 	stored(f, "o", at(60000))
 
@@ -230,7 +230,7 @@ func TestAnOrderWithoutOutcomeIsInFlightWhereverItsNodeIs(t *testing.T) {
 }
 
 func TestVictimsThatLeftBeforeTheOutcomeAreNotWaitedFor(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 	f.left("a")
 	expectWakes(t, f, at(5))
@@ -241,7 +241,7 @@ func TestVictimsThatLeftBeforeTheOutcomeAreNotWaitedFor(t *testing.T) {
 }
 
 func TestAPodThatTheInformerDeletedCountsAsGoneAfterAMoment(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 	f.Succeed("o", at(10), at(90000), notGone)
 	f.Deleted("a", at(100))
@@ -256,7 +256,7 @@ func TestAPodThatTheInformerDeletedCountsAsGoneAfterAMoment(t *testing.T) {
 }
 
 func TestVictimsThatTheInformerNeverHadAreGone(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 
 	f.Succeed("o", at(10), at(90000), func(types.UID) bool { return true })
@@ -265,7 +265,7 @@ func TestVictimsThatTheInformerNeverHadAreGone(t *testing.T) {
 }
 
 func TestAPreemptorIsLetGoWhenItsVictimsDoNotLeaveInTime(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 	f.Succeed("o", at(10), at(90000), notGone)
 	expectWakes(t, f, at(89999))
@@ -280,7 +280,7 @@ func TestAPreemptorIsLetGoWhenItsVictimsDoNotLeaveInTime(t *testing.T) {
 }
 
 func TestAnOrderWithoutOutcomeIsGivenUpAfterItsTime(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 	stored(f, "o", at(62000))
 	expectWakes(t, f, at(61999))
@@ -292,7 +292,7 @@ func TestAnOrderWithoutOutcomeIsGivenUpAfterItsTime(t *testing.T) {
 }
 
 func TestAFailedOrderIsRevertedOnceAndItsGateOpensAfterwards(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 
 	var w Activation
@@ -319,7 +319,7 @@ func TestAFailedOrderIsRevertedOnceAndItsGateOpensAfterwards(t *testing.T) {
 }
 
 func TestARevertWaitsUntilTheFailureIsNoted(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 
 	f.Fail("o", "delete refused", at(10), 500*time.Millisecond, func(Activation) {
@@ -331,7 +331,7 @@ func TestARevertWaitsUntilTheFailureIsNoted(t *testing.T) {
 }
 
 func TestARevertWaitsForTheAPIToShowTheNominationGone(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 	f.Fail("o", "delete refused", at(10), 500*time.Millisecond, noteNothing)
 	f.NominatedTo("p", "n1")
@@ -343,7 +343,7 @@ func TestARevertWaitsForTheAPIToShowTheNominationGone(t *testing.T) {
 }
 
 func TestARevertWaitsForTheAPINoLongerThanItsTime(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 	f.Fail("o", "delete refused", at(10), 500*time.Millisecond, noteNothing)
 	expectWakes(t, f, at(509))
@@ -352,7 +352,7 @@ func TestARevertWaitsForTheAPINoLongerThanItsTime(t *testing.T) {
 }
 
 func TestAGateThatNoEventOpensOpensByItself(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 	f.Fail("o", "delete refused", at(10), 0, noteNothing)
 	f.Due(at(10))
@@ -363,7 +363,7 @@ func TestAGateThatNoEventOpensOpensByItself(t *testing.T) {
 }
 
 func TestAnOrderFailsWithTheOneItCountedOn(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o1", "a"))
 	f.Begin(awaiting(of("q", order("o2", "b")), "a", "o1"))
 	stored(f, "o2", at(60000))
@@ -382,7 +382,7 @@ func TestAnOrderWhosePreemptorIsGoneIsKnownUntilItsEnd(t *testing.T) {
 		"lost":      func(f *InFlight) { f.Due(at(60000)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := NewInFlight()
+			f := NewInFlight(noQuota{})
 			f.Begin(order("o", "a"))
 			stored(f, "o", at(60000))
 
@@ -404,7 +404,7 @@ func TestAnOrderWhosePreemptorIsGoneIsKnownUntilItsEnd(t *testing.T) {
 }
 
 func TestAnOrderIsKnownFromTheMomentAtWhichItMayBeInTheStream(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 	if err := f.Asking("o"); err != nil {
 		t.Fatal(err)
@@ -423,7 +423,7 @@ func TestAnOrderIsKnownFromTheMomentAtWhichItMayBeInTheStream(t *testing.T) {
 }
 
 func TestAnOrderThatIsForgottenIsNotAskedFor(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 
 	f.Forget("p")
@@ -434,7 +434,7 @@ func TestAnOrderThatIsForgottenIsNotAskedFor(t *testing.T) {
 }
 
 func TestThePodThatVanishesBeforeItsOrderIsStoredDoomsThoseThatCountOnIt(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o1", "a"))
 	f.Begin(awaiting(of("q", order("o2", "b")), "a", "o1"))
 
@@ -446,7 +446,7 @@ func TestThePodThatVanishesBeforeItsOrderIsStoredDoomsThoseThatCountOnIt(t *test
 }
 
 func TestAnAdoptedOrderRefusesAtOnceAndGatesAfterOneFailedCycle(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	if !f.Adopt(order("o", "a"), at(0)) {
 		t.Fatal("not adopted")
 	}
@@ -462,7 +462,7 @@ func TestAnAdoptedOrderRefusesAtOnceAndGatesAfterOneFailedCycle(t *testing.T) {
 }
 
 func TestAnOrderWhoseTimeIsOverIsNotAdopted(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 
 	if f.Adopt(order("o", "a"), start.Add(time.Minute)) {
 		t.Error("adopted")
@@ -470,7 +470,7 @@ func TestAnOrderWhoseTimeIsOverIsNotAdopted(t *testing.T) {
 }
 
 func TestTheProcessDoesNotAdoptItsOwnOrder(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 
 	if f.Adopt(order("o", "a"), at(10)) || !f.closed("p", at(10)) {
@@ -479,7 +479,7 @@ func TestTheProcessDoesNotAdoptItsOwnOrder(t *testing.T) {
 }
 
 func TestALaterOrderIsNotReplacedByAnEarlierOneFromTheStream(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	later := order("o2", "a")
 	later.CreatedAt = at(100)
 	f.Begin(later)
@@ -490,7 +490,7 @@ func TestALaterOrderIsNotReplacedByAnEarlierOneFromTheStream(t *testing.T) {
 }
 
 func TestACycleThatCameTooEarlyIsRepeatedAfterAMoment(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 	f.Succeed("o", at(10), at(90000), notGone)
 	f.left("a")
@@ -510,7 +510,7 @@ func TestAPreemptorWithItsRoomWaitsForTheVictimsOfThoseThatAreNominatedBesideIt(
 		"an order that is stored": func(f *InFlight) { stored(f, "o2", at(90000)) },
 		"victims that leave":      func(f *InFlight) { f.Succeed("o2", at(11), at(90000), notGone) },
 	} {
-		f := NewInFlight()
+		f := NewInFlight(noQuota{})
 		f.Begin(order("o", "a"))
 		f.Begin(of("q", order("o2", "b")))
 		f.Succeed("o", at(10), at(90000), notGone)
@@ -550,7 +550,7 @@ func TestTwoPreemptorsWithoutRoomForBothDoNotWaitForEachOther(t *testing.T) {
 }
 
 func TestACycleThatFailsForAnotherReasonMayPreemptAgain(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 	f.Succeed("o", at(10), at(90000), notGone)
 	f.left("a")
@@ -567,7 +567,7 @@ func TestAReleasedPreemptorIsForgottenOnceItsCycleHasEnded(t *testing.T) {
 		"its cycle failed": func(f *InFlight) { f.Refuse("p", at(20), notThere); f.Cycled("p") },
 		"it is gone":       func(f *InFlight) { f.Forget("p") },
 	} {
-		f := NewInFlight()
+		f := NewInFlight(noQuota{})
 		f.Begin(order("o", "a"))
 		f.Cycled("p") // of another cycle: its order is in flight
 		f.Succeed("o", at(10), at(90000), notGone)
@@ -587,7 +587,7 @@ func TestAReleasedPreemptorIsForgottenOnceItsCycleHasEnded(t *testing.T) {
 }
 
 func TestRememberedOutcomesAreBounded(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	for i := range 2 * outcomeMemory {
 		f.Remember(&wire.Outcome{OrderID: time.Duration(i).String()})
 	}
@@ -599,7 +599,7 @@ func TestRememberedOutcomesAreBounded(t *testing.T) {
 
 // However long victims take to leave, an order that has succeeded keeps no other preemptor waiting.
 func TestAnOrderThatHasSucceededIsInNoBound(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o1", "b", "a"))
 	f.Begin(of("q", order("o2", "c")))
 
@@ -615,7 +615,7 @@ func TestAnOrderThatHasSucceededIsInNoBound(t *testing.T) {
 }
 
 func TestAPodThatIsTerminatingForThePlannerAloneIsRemovedByTheOrderThatHasSucceeded(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o1", "a"))
 	f.Begin(of("q", order("o2", "b")))
 	f.Succeed("o1", at(0), at(90000), notGone)
@@ -626,7 +626,7 @@ func TestAPodThatIsTerminatingForThePlannerAloneIsRemovedByTheOrderThatHasSuccee
 }
 
 func TestAPodThatAnotherPlanTakesIsRemovedByTheOrderThatThePlanHasBecome(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o1", "a"))
 
 	if a, b := f.Remover("dec-1", "a"), f.Remover("dec-1", "b"); a != "o1" || b != "" {
@@ -635,7 +635,7 @@ func TestAPodThatAnotherPlanTakesIsRemovedByTheOrderThatThePlanHasBecome(t *test
 }
 
 func TestAPreemptorWhoseNominationWasTakenIsTriedAgainAtOnce(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 	f.NominatedTo("p", "") // not shown yet
 	expectWakes(t, f, at(5))
@@ -653,7 +653,7 @@ func TestAPreemptorWhoseNominationWasTakenIsTriedAgainAtOnce(t *testing.T) {
 }
 
 func TestARevertThatPanickedIsHandedOutAgain(t *testing.T) {
-	f, now := NewInFlight(), time.Unix(1_000_000, 0)
+	f, now := NewInFlight(noQuota{}), time.Unix(1_000_000, 0)
 	f.Begin(&Order{OrderID: "ord", Preemptor: wire.PodRef{UID: "p"}, Node: "n1", OpensAt: now.Add(time.Minute)})
 	f.Fail("ord", "for a test", now, 0, noteNothing)
 	if activations, _ := f.Due(now); len(activations) != 1 {
@@ -674,7 +674,7 @@ func TestARevertThatPanickedIsHandedOutAgain(t *testing.T) {
 }
 
 func TestAPreemptorThatComesToNoCycleLosesItsPlaceInTheEnd(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.Begin(order("o"))
 	stored(f, "o", start.Add(time.Minute))
 	f.Succeed("o", start, start.Add(time.Minute), func(types.UID) bool { return true })

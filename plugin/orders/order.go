@@ -42,10 +42,9 @@ type Order struct {
 
 // Removal is what leaves for an order.
 type Removal struct {
-	Victims []types.UID          // of this order
-	Awaited map[types.UID]string // pods that other orders remove, with those orders' ids
-	// Terminating are pods that are being deleted anyway, and whose room is needed.
-	Terminating []types.UID
+	Victims []types.UID // of this order
+	// Awaited are pods that leave anyway and whose room is needed, with the order that removes each; empty for one that is being deleted.
+	Awaited map[types.UID]string
 	// Remaining are victims, but for those apart, and awaited pods that have not left the scheduler's cache, with the time
 	// at which the pod informer reported them deleted (zero where it has not).
 	Remaining map[types.UID]time.Time
@@ -75,19 +74,14 @@ type ending struct {
 	wasStored       bool   // the order has been in the stream
 }
 
-// Awaits notes a pod that leaves anyway and is waited for: another order removes it, or it is terminating and has no orderID.
+// Awaits notes a pod that leaves anyway and is waited for.
 func (r *Removal) Awaits(uid types.UID, orderID string) {
-	if orderID == "" {
-		r.Terminating = append(r.Terminating, uid)
-	} else {
-		r.Awaited[uid] = orderID
-	}
-	r.Remaining[uid] = time.Time{}
+	r.Awaited[uid], r.Remaining[uid] = orderID, time.Time{}
 }
 
+// removes reports whether a pod leaves for the order, or for another that it counts on.
 func (r *Removal) removes(victim types.UID) bool {
-	_, counted := r.Awaited[victim]
-	return counted || slices.Contains(r.Victims, victim)
+	return r.Awaited[victim] != "" || slices.Contains(r.Victims, victim)
 }
 
 // copied is what callers may read without the lock; nil of none.
@@ -132,9 +126,6 @@ type FailedCycle struct {
 // meets reports whether a victim or an awaited pod is still on the node.
 func (e *Order) meets(stillThere func(node string, uid types.UID) bool) bool {
 	met := slices.ContainsFunc(e.Victims, func(v types.UID) bool { return stillThere(e.Node, v) })
-	for _, v := range e.Terminating {
-		met = met || stillThere(e.Node, v)
-	}
 	for v := range e.Awaited {
 		met = met || stillThere(e.Node, v)
 	}

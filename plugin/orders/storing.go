@@ -30,19 +30,15 @@ func (f *InFlight) Stored(order *wire.EvictionOrder, opensAt time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e := f.get(order.OrderID)
-	if e == nil || !f.happens(e, onStored) {
+	if !f.happens(e, onStored) {
 		return
 	}
-	e.OpensAt, e.Awaited, e.Terminating = opensAt, map[types.UID]string{}, nil
+	e.OpensAt, e.Awaited = opensAt, map[types.UID]string{}
 	for _, a := range order.Awaited {
-		if a.OrderID == "" {
-			e.Terminating = append(e.Terminating, types.UID(a.UID))
-		} else {
-			e.Awaited[types.UID(a.UID)] = a.OrderID
-		}
+		e.Awaited[types.UID(a.UID)] = a.OrderID
 	}
 	e.Victims = slices.DeleteFunc(e.Victims, func(uid types.UID) bool {
-		_, counted := e.Awaited[uid]
-		return counted || slices.Contains(e.Terminating, uid)
+		_, awaited := e.Awaited[uid]
+		return awaited
 	})
 }

@@ -35,14 +35,14 @@ func (c *countedPlaces) ReleaseQuota(types.UID)   { c.Released++ }
 
 // inPhase is a state with pod p in a phase, and pod q whose order counts on p's.
 func inPhase(at Phase) (f *InFlight, p, q *Order, places *countedPlaces) {
-	f, places = NewInFlight(), &countedPlaces{}
+	f, places = NewInFlight(noQuota{}), &countedPlaces{}
 	p, q = order("o1", "a"), awaiting(of("q", order("o2", "b")), "a", "o1")
 	p.Phase, q.Phase = at, Planned
 	if at != absent {
 		f.put(p)
 	}
 	f.put(q)
-	f.Holds = places
+	f.holds = places
 	return f, p, q, places
 }
 

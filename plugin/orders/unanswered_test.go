@@ -13,7 +13,7 @@ func TestUnansweredOrders(t *testing.T) {
 	made := func(id, pod string, at Phase, age, left time.Duration) *Order {
 		return &Order{OrderID: id, Preemptor: wire.PodRef{UID: pod}, Phase: at, CreatedAt: now.Add(-age), OpensAt: now.Add(left + GateSlack)}
 	}
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	f.put(made("young", "a", Committed, time.Second, time.Minute))
 	f.put(made("later", "b", Committed, 4*time.Second, time.Minute))
 	f.put(made("oldest", "c", Committed, 9*time.Second, time.Minute))
@@ -29,7 +29,7 @@ func TestUnansweredOrders(t *testing.T) {
 }
 
 func TestAnOrderThatWasGivenUpIsNotAskedFor(t *testing.T) {
-	f := NewInFlight()
+	f := NewInFlight(noQuota{})
 	now := time.Now()
 	f.Begin(&Order{OrderID: "ord-1", Preemptor: wire.PodRef{Namespace: "default", Name: "p", UID: "p"}, OpensAt: now})
 	f.Due(now)

@@ -137,7 +137,7 @@ func startEngine(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (e *
 func newEngine(args *MakeWayArgs, handle fwk.Handle, queues *queues.Line, clock clock.WithTicker, bus streams.Bus, records streams.Records, identity string) *engine {
 	telemetry.Register()
 	core := handle.SharedInformerFactory().Core().V1()
-	inflight, subjects := orders.NewInFlight(), args.Subjects()
+	inflight, subjects := orders.NewInFlight(queues), args.Subjects()
 	signatures := streams.NewSignatures(args.Signatures, types.NamespacedName(args.KeysConfigMap), handle.ClientSet())
 	fence := &streams.Fence{Lease: types.NamespacedName(args.Lease), Profile: handle.ProfileName(), Client: handle.ClientSet(), Records: records}
 	e := &engine{
@@ -167,7 +167,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, queues *queues.Line, clock 
 	})
 	e.memory = memory.New(clock, e.current)
 	e.addProfile(args.Mode)
-	e.gate, e.inflight.Holds = queues, queues
+	e.gate = queues
 	queues.Ask(ordersOf{e})
 	return e
 }

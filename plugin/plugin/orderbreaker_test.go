@@ -11,13 +11,14 @@ import (
 
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
+	"makeway.dev/makeway/plugin/queues"
 	"makeway.dev/makeway/plugin/wire"
 )
 
 func TestAnOrderThatIsStoredAndHasNoOutcomeInTimeCountsAgainstTheEvictors(t *testing.T) {
 	for name, stored := range map[string]bool{"stored": true, "not stored": false} {
 		t.Run(name, func(t *testing.T) {
-			f, now := orders.NewInFlight(), time.Unix(1_000_000, 0)
+			f, now := orders.NewInFlight(&queues.Line{}), time.Unix(1_000_000, 0)
 			f.Begin(&orders.Order{OrderID: "ord", Preemptor: wire.PodRef{UID: "p"}, Node: "n1", OpensAt: now.Add(time.Minute)})
 			if stored {
 				f.Stored(&wire.EvictionOrder{OrderID: "ord"}, now.Add(time.Minute))

@@ -329,8 +329,7 @@ func TestAWokenPreemptorKeepsItsPlaceUntilItsCycleHoweverLongThatTakes(t *testin
 		if err := gate.SetLimits([]wire.QueueLimit{limit("root", "cpu", 100)}); err != nil {
 			t.Fatal(err)
 		}
-		f := orders.NewInFlight()
-		f.Holds = gate
+		f := orders.NewInFlight(gate)
 		p, other, victim := pod("p", "", high, small).Obj(), pod("o", "", low, small).Obj(), pod("v", "n1", low, small).Obj()
 		for _, shown := range []*v1.Pod{p, other, victim} {
 			_ = store.Add(shown)

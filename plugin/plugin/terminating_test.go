@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -74,8 +73,9 @@ func TestRunningVictimsAreOrderedBesideTerminatingPodsAndBothAreWaitedFor(t *tes
 	order := w.order(1)
 
 	expectVictims(t, e, "b")
-	if len(order.Victims) != 1 || len(order.Awaited) != 1 || order.Awaited[0].OrderID != "" || !slices.Contains(e.Terminating, a.UID) {
-		t.Errorf("victims %v, awaited %v in the order; terminating %v", order.Victims, order.Awaited, e.Terminating)
+	remover, awaited := e.Awaited[a.UID]
+	if len(order.Victims) != 1 || len(order.Awaited) != 1 || order.Awaited[0].OrderID != "" || !awaited || remover != "" {
+		t.Errorf("victims %v, awaited %v in the order; awaited here %v", order.Victims, order.Awaited, e.Awaited)
 	}
 	w.end(order, wire.ResultSucceeded)
 	w.delete(b)
