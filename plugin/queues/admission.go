@@ -37,7 +37,7 @@ func (g *Gate) awaitLimits(pod *v1.Pod, wanted demand, profileMode string) *Reje
 	w.about, w.message = unknownLimits, unknownLimits+g.reason()
 	g.addWaiting(w)
 	if g.limitsKnown == missing {
-		g.waiting.holdBack(w)
+		g.waiting.holdBack(w, g.clock.Now())
 	}
 	return &Rejection{gate: g, reason: rejectedUnknown, message: w.message}
 }
@@ -50,11 +50,8 @@ const unknownLimits = "the limits of queues are not known: "
 // that is rejected there looks unschedulable, and to a cluster autoscaler like a lack of nodes. One that its queue
 // has no room for may come where evictions from within the queue may make some, and not again until something
 // changes. It is called under the scheduling queue's lock. O(depth × resources × priorities).
-func (g *Gate) Admit(pod *v1.Pod, profileMode string) *Rejection {
-	return g.admit(pod, profileMode).count()
-}
-
-func (g *Gate) admit(pod *v1.Pod, profileMode string) *Rejection {
+func (g *Gate) Admit(pod *v1.Pod, profileMode string) (rejected *Rejection) {
+	defer func() { rejected.count() }()
 	if g.none.Load() {
 		return nil
 	}
@@ -78,7 +75,7 @@ func (g *Gate) admit(pod *v1.Pod, profileMode string) *Rejection {
 		if rejected.reason == rejectedMayHelp && !w.tried {
 			return nil
 		}
-		g.waiting.holdBack(w)
+		g.waiting.holdBack(w, g.clock.Now())
 		return rejected
 	}
 	if !minor.InGroup(pod) && limits(wanted.leaf, wanted.needs) {
@@ -115,7 +112,7 @@ func (g *Gate) Tried(uid types.UID) {
 			g.removeWaiting(uid)
 		default:
 			w.tried = true
-			g.waiting.holdBack(w)
+			g.waiting.holdBack(w, g.clock.Now())
 		}
 	})
 }
@@ -155,7 +152,7 @@ func (g *Gate) checkDemand(pod *v1.Pod, wanted demand, profileMode string) *Reje
 	if g.usage.mayPreempt(&wanted, own, w.rank) {
 		rejected.reason = rejectedMayHelp
 	} else {
-		g.waiting.holdBack(w)
+		g.waiting.holdBack(w, g.clock.Now())
 	}
 	return rejected
 }

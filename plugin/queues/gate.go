@@ -51,8 +51,6 @@ type Gate struct {
 	knowledge
 	usage   *queueUsage
 	waiting *waitingPods
-
-	conditionUpdates *conditionUpdates // of pods whose condition is to say that their queue holds them
 }
 
 // unlocked is what is read without the lock, though written under it.
@@ -75,13 +73,11 @@ type ModeApplies func(profileMode string, priority int32, namespace string) bool
 // NewGate makes a gate that is undecided: Run, the informer and a control state do the rest.
 func NewGate(clock clock.WithTicker, pods corelisters.PodLister, applies ModeApplies) *Gate {
 	telemetry.Register()
-	updates := newConditionUpdates(clock)
 	return &Gate{
-		waiting: newWaitingPods(updates.add), conditionUpdates: updates,
 		clock: clock, pods: pods, applies: applies,
 		changed:  make(chan struct{}, 1),
 		unlocked: unlocked{decided: make(chan struct{})},
-		usage:    newQueueUsage(),
+		usage:    newQueueUsage(), waiting: newWaitingPods(),
 	}
 }
 
@@ -101,7 +97,7 @@ func (g *Gate) decide(limitsKnown limitsState, why string) {
 	if limitsKnown == missing {
 		for _, w := range g.waiting.pods {
 			w.about, w.message = unknownLimits, unknownLimits+why
-			g.waiting.holdBack(w)
+			g.waiting.holdBack(w, g.clock.Now())
 		}
 	}
 	g.none.Store(limitsKnown == noQueues)
@@ -172,7 +168,6 @@ func (g *Gate) PodChanged(pod *v1.Pod) {
 	case pod.Spec.NodeName != "":
 		g.removeWaiting(pod.UID)
 		g.waiting.settled(pod.UID)
-		g.conditionUpdates.forget(pod.UID)
 		g.change(pod.UID, func(m *member) { m.demand, m.bound, m.reserved = demandOf(pod), true, false })
 	default:
 		if g.usage.members[pod.UID] != nil {
@@ -183,7 +178,7 @@ func (g *Gate) PodChanged(pod *v1.Pod) {
 		}
 		if w := g.waiting.pods[pod.UID]; w != nil {
 			if w.unschedulable = looksUnschedulable(pod); w.held && w.unschedulable {
-				g.conditionUpdates.addIn(pod.UID, 0, true)
+				g.waiting.conditions.check(w, g.clock.Now(), true)
 			}
 		}
 	}
@@ -198,11 +193,8 @@ func (g *Gate) PodDeleted(uid types.UID) {
 
 // Reserve takes a place for a pod, where there is still one: between a cycle's check and this, pods may
 // have come that this scheduler did not place.
-func (g *Gate) Reserve(pod *v1.Pod, profileMode string) *Rejection {
-	return g.reserve(pod, profileMode).count()
-}
-
-func (g *Gate) reserve(pod *v1.Pod, profileMode string) *Rejection {
+func (g *Gate) Reserve(pod *v1.Pod, profileMode string) (rejected *Rejection) {
+	defer func() { rejected.count() }()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	wanted := demandOf(pod)
@@ -212,7 +204,7 @@ func (g *Gate) reserve(pod *v1.Pod, profileMode string) *Rejection {
 			// No preemption follows here: the gate lets it have a cycle of its own where victims may help.
 			w := g.waiting.pods[pod.UID]
 			g.waiting.recheck(w)
-			g.waiting.holdBack(w)
+			g.waiting.holdBack(w, g.clock.Now())
 			g.notify()
 			return rejected
 		}
@@ -313,7 +305,6 @@ func (g *Gate) change(uid types.UID, change func(*member)) {
 func (g *Gate) drop(uid types.UID) {
 	g.removeWaiting(uid)
 	g.waiting.settled(uid)
-	g.conditionUpdates.forget(uid)
 	g.noteFreed(g.usage.forget(uid))
 }
 
@@ -324,10 +315,18 @@ func (g *Gate) reason() string {
 	return g.why
 }
 
-// addWaiting lets a pod wait, and others have what it was promised.
+// addWaiting lets a pod wait, and others have what it was promised. Its condition is checked when it was to be.
 func (g *Gate) addWaiting(w *waitingPod) {
+	var at time.Time
+	urgent := false
+	if is := g.waiting.pods[types.UID(w.pod.UID)]; is != nil {
+		at, urgent = is.conditionAt, is.urgent
+	}
 	g.removeWaiting(types.UID(w.pod.UID))
 	g.waiting.enter(w)
+	if !at.IsZero() {
+		g.waiting.conditions.check(w, at, urgent)
+	}
 }
 
 // removeWaiting lets a pod wait no longer, and others have what it was promised.

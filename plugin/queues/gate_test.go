@@ -649,12 +649,12 @@ func expectNoneForgotten(t *testing.T, gate *Gate, when string) {
 		switch {
 		case w.promised:
 			granted++
-			if w.waits || w.timerIndex == none {
+			if w.waits || w.timer.IsZero() {
 				t.Fatalf("%s: %s has a promise without an end, or may get another", when, uid)
 			}
 		case !w.waits:
 			t.Fatalf("%s: %s is in no heap", when, uid)
-		case w.timerIndex == none || line.timers[w.timerIndex] != w || !now.Before(w.timer):
+		case !now.Before(w.timer):
 			t.Fatalf("%s: %s is at rest until %s, and it is %s", when, uid, w.timer, now)
 		case w.blocked == nil:
 			if !line.backoffs[uid].until.Equal(w.timer) {

@@ -3,28 +3,20 @@ package queues
 import (
 	"cmp"
 	"strings"
-	"time"
 )
 
-// The orders in which waiting pods are checked.
+// The orders of heaps of waiting pods. A pod that is due, or at rest, is in one heap of each of the first two.
 const (
-	byOrder = iota // as they are to be tried
-	byAge          // longest not checked first
+	byOrder     = iota // as they are to be tried
+	byAge              // longest not checked first
+	byTimer            // due in any case
+	byCondition        // whose condition is to be checked
 	orders
 )
 
 // before compares waiting pods as they are to be tried.
 func before(a, b *waitingPod) int {
-	switch {
-	case a.priority != b.priority:
-		if a.priority > b.priority {
-			return -1
-		}
-		return 1
-	case !a.created.Equal(b.created):
-		return a.created.Compare(b.created)
-	}
-	return strings.Compare(a.pod.UID, b.pod.UID)
+	return cmp.Or(cmp.Compare(b.priority, a.priority), a.created.Compare(b.created), strings.Compare(a.pod.UID, b.pod.UID))
 }
 
 // heapLinks are a waiting pod's place in one heap.
@@ -41,10 +33,16 @@ type podHeap struct {
 }
 
 func (h *podHeap) less(a, b *waitingPod) bool {
-	if h.order == byAge {
-		return cmp.Or(cmp.Compare(a.checked, b.checked), before(a, b)) < 0
+	first := 0
+	switch h.order {
+	case byAge:
+		first = cmp.Compare(a.checked, b.checked)
+	case byTimer:
+		first = a.timer.Compare(b.timer)
+	case byCondition:
+		first = a.conditionAt.Compare(b.conditionAt)
 	}
-	return before(a, b) < 0
+	return cmp.Or(first, before(a, b)) < 0
 }
 
 // push puts a waiting pod in that is in no heap of this order.
@@ -115,8 +113,8 @@ func (h *podHeap) rank(w *waitingPod) int {
 	return w.links[h.order].rank
 }
 
-// podSet are waiting pods in both orders.
-type podSet [orders]podHeap
+// podSet are waiting pods in the first two orders.
+type podSet [byAge + 1]podHeap
 
 func newPodSet() *podSet { return &podSet{byOrder: {order: byOrder}, byAge: {order: byAge}} }
 
@@ -133,41 +131,3 @@ func (s *podSet) meld(other *podSet) {
 		s[order].meld(&other[order])
 	}
 }
-
-// timed is what something is to happen with at a time.
-type timed interface {
-	dueAt() time.Time
-	placed(index int) // in its heap
-}
-
-// timedHeap is a heap whose root is due first.
-type timedHeap[T timed] []T
-
-func (h timedHeap[T]) Len() int           { return len(h) }
-func (h timedHeap[T]) Less(i, j int) bool { return h[i].dueAt().Before(h[j].dueAt()) }
-func (h timedHeap[T]) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].placed(i)
-	h[j].placed(j)
-}
-
-// Push implements heap.Interface.
-func (h *timedHeap[T]) Push(one any) {
-	if one, ok := one.(T); ok {
-		one.placed(len(*h))
-		*h = append(*h, one)
-	}
-}
-
-// Pop implements heap.Interface.
-func (h *timedHeap[T]) Pop() any {
-	end := len(*h) - 1
-	one := (*h)[end]
-	clear((*h)[end:])
-	*h = (*h)[:end]
-	one.placed(none)
-	return one
-}
-
-// none is the index of what is in no heap.
-const none = -1

@@ -1,12 +1,10 @@
 package queues
 
 import (
-	"container/heap"
 	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -18,7 +16,6 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
-	"k8s.io/utils/clock"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/wire"
@@ -50,114 +47,79 @@ const (
 // restShare: of so many conditions in a row that could be urgent, one is not, so that the others are not starved.
 const restShare = 10
 
-// conditionUpdates are the pods whose condition is to be checked, since their queue holds them. Those that look like a lack of
-// nodes are urgent. Safe for concurrent use; it calls nothing.
-type conditionUpdates struct {
-	clock   clock.PassiveClock
-	changed chan struct{}
-
-	mu           sync.Mutex
-	pods         map[types.UID]*conditionUpdate
-	urgent, rest timedHeap[*conditionUpdate]
-	inARow       int // urgent ones that were taken while others were due
+// conditions are the waiting pods whose condition is to be checked, since their queue holds them. Those that look like a lack of nodes
+// are urgent. Not safe for concurrent use.
+type conditions struct {
+	urgent, rest podHeap
+	inARow       int // urgent ones that were taken since the last other one
 }
 
-// conditionUpdate is one pod of them.
-type conditionUpdate struct {
-	uid    types.UID
-	at     time.Time // when to check
-	urgent bool
-	index  int // in its heap
+func newConditions() conditions {
+	return conditions{urgent: podHeap{order: byCondition}, rest: podHeap{order: byCondition}}
 }
 
-func (u *conditionUpdate) dueAt() time.Time { return u.at }
-func (u *conditionUpdate) placed(index int) { u.index = index }
-
-func newConditionUpdates(clock clock.PassiveClock) *conditionUpdates {
-	return &conditionUpdates{clock: clock, changed: make(chan struct{}, 1), pods: map[types.UID]*conditionUpdate{}}
-}
-
-// add lets a pod's condition be checked soon, before others where it is urgent.
-func (t *conditionUpdates) add(uid types.UID, urgent bool) { t.addIn(uid, conditionSettle, urgent) }
-
-// addIn lets it be checked after a while. A pod that is there keeps its turn and its urgency. O(log pods).
-func (t *conditionUpdates) addIn(uid types.UID, wait time.Duration, urgent bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	at := t.clock.Now().Add(wait)
-	if is := t.pods[uid]; is != nil {
-		if is.at.Before(at) {
-			at = is.at
+// check has a pod's condition checked at a time, before others where it is urgent. A pod that is there keeps its turn and its
+// urgency. O(log pods).
+func (c *conditions) check(w *waitingPod, at time.Time, urgent bool) {
+	if before := w.conditionAt; !before.IsZero() {
+		urgent = urgent || w.urgent
+		if before.Before(at) {
+			at = before
 		}
-		urgent = urgent || is.urgent
-		t.remove(is)
+		c.remove(w)
 	}
-	entry := &conditionUpdate{uid: uid, at: at, urgent: urgent}
-	t.pods[uid] = entry
-	heap.Push(t.heapOf(entry), entry)
-	select {
-	case t.changed <- struct{}{}:
-	default:
+	w.conditionAt, w.urgent = at, urgent
+	c.heapOf(w).push(w)
+}
+
+// remove leaves a pod's condition as it is.
+func (c *conditions) remove(w *waitingPod) {
+	if !w.conditionAt.IsZero() {
+		c.heapOf(w).remove(w)
+		w.conditionAt = time.Time{}
 	}
 }
 
-// forget leaves a pod's condition as it is.
-func (t *conditionUpdates) forget(uid types.UID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if is := t.pods[uid]; is != nil {
-		t.remove(is)
+// take takes the pod whose condition is to be checked now, urgent ones first and each in the order in which they are due; nil where there is
+// none. O(log pods).
+func (c *conditions) take(now time.Time) *waitingPod {
+	chosen, rest := c.urgent.root, c.rest.root
+	if chosen != nil && now.Before(chosen.conditionAt) {
+		chosen = nil
 	}
-}
-
-// take takes the pod to check now, urgent ones first and each in the order in which they are due. Where there is none
-// it returns when to ask again (zero: when something changes). O(log pods).
-func (t *conditionUpdates) take() (taken conditionUpdate, ok bool, next time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.clock.Now()
-	urgent, rest := firstDue(t.urgent, now), firstDue(t.rest, now)
-	chosen := urgent
-	switch {
-	case urgent == nil:
-		chosen, t.inARow = rest, 0
-	case rest == nil:
-		t.inARow = 0
-	case t.inARow >= restShare-1:
-		chosen, t.inARow = rest, 0
-	default:
-		t.inARow++
+	if c.inARow++; rest != nil && !now.Before(rest.conditionAt) && (chosen == nil || c.inARow >= restShare) {
+		chosen, c.inARow = rest, 0
 	}
 	if chosen != nil {
-		t.remove(chosen)
-		return *chosen, true, time.Time{}
+		c.remove(chosen)
 	}
-	for _, h := range []timedHeap[*conditionUpdate]{t.urgent, t.rest} {
-		if len(h) > 0 && (next.IsZero() || h[0].at.Before(next)) {
-			next = h[0].at
-		}
-	}
-	return conditionUpdate{}, false, next
+	return chosen
 }
 
-func (t *conditionUpdates) remove(entry *conditionUpdate) {
-	heap.Remove(t.heapOf(entry), entry.index)
-	delete(t.pods, entry.uid)
+func (c *conditions) heapOf(w *waitingPod) *podHeap {
+	if w.urgent {
+		return &c.urgent
+	}
+	return &c.rest
 }
 
-func (t *conditionUpdates) heapOf(entry *conditionUpdate) *timedHeap[*conditionUpdate] {
-	if entry.urgent {
-		return &t.urgent
+// takeCondition takes the pod whose condition is to be checked now; ok is false where there is none.
+func (g *Gate) takeCondition() (uid types.UID, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if w := g.waiting.conditions.take(g.clock.Now()); w != nil {
+		return types.UID(w.pod.UID), true
 	}
-	return &t.rest
+	return "", false
 }
 
-// firstDue is the first of a heap where it is due, else nil.
-func firstDue(h timedHeap[*conditionUpdate], now time.Time) *conditionUpdate {
-	if len(h) == 0 || now.Before(h[0].at) {
-		return nil
+// checkConditionIn has a waiting pod's condition checked again after a while.
+func (g *Gate) checkConditionIn(uid types.UID, wait time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if w := g.waiting.pods[uid]; w != nil {
+		g.waiting.conditions.check(w, g.clock.Now().Add(wait), w.unschedulable)
 	}
-	return h[0]
 }
 
 // looksUnschedulable reports whether a pod's condition is what cluster autoscalers look for.
@@ -224,12 +186,11 @@ func (s *scheduler) runConditionUpdates(ctx context.Context) {
 			goroutines.Sleep(ctx, standbyPause) // a standby's queue is not what its leader sees
 			continue
 		}
-		due, ok, next := s.gate.conditionUpdates.take()
-		if ok {
-			s.updateCondition(ctx, client, due.uid, due.urgent)
+		if uid, ok := s.gate.takeCondition(); ok {
+			s.updateCondition(ctx, client, uid)
 			continue
 		}
-		goroutines.Wait(ctx, s.gate.clock, next, s.gate.conditionUpdates.changed)
+		goroutines.Sleep(ctx, conditionSettle)
 	}
 }
 
@@ -251,7 +212,7 @@ func conditionClient(handle fwk.Handle) kubernetes.Interface {
 // updateCondition writes one pod's condition, where its queue holds it still and the condition does not say so, and ends a
 // nomination that no order stands behind: the scheduler would keep room on that node for a pod that may not come. An
 // Event says the same as the condition where no scheduling cycle has written one.
-func (s *scheduler) updateCondition(ctx context.Context, client kubernetes.Interface, uid types.UID, urgent bool) {
+func (s *scheduler) updateCondition(ctx context.Context, client kubernetes.Interface, uid types.UID) {
 	defer goroutines.RecoverPanic(ctx, "queue_conditions", nil)
 	held, ok := s.gate.heldPodOf(uid)
 	if !ok {
@@ -265,7 +226,7 @@ func (s *scheduler) updateCondition(ctx context.Context, client kubernetes.Inter
 	clearNomination := pod.Status.NominatedNodeName != "" && s.mayClearNomination(uid)
 	if clearNomination && s.line.storedOrderLives(ctx, uid) {
 		clearNomination = false
-		s.gate.conditionUpdates.addIn(uid, clearNominationRetry, false)
+		s.gate.checkConditionIn(uid, clearNominationRetry)
 	}
 	if condition == nil && !clearNomination {
 		return
@@ -286,10 +247,10 @@ func (s *scheduler) updateCondition(ctx context.Context, client kubernetes.Inter
 		}
 	case apierrors.IsNotFound(err), ctx.Err() != nil:
 	case apierrors.IsConflict(err):
-		s.gate.conditionUpdates.addIn(uid, conditionSettle, urgent) // for the informer to show what has changed
+		s.gate.checkConditionIn(uid, conditionSettle) // for the informer to show what has changed
 	default:
 		klog.FromContext(ctx).Error(err, "queue_condition_not_written", "pod", klog.KObj(pod), "pod_uid", uid)
-		s.gate.conditionUpdates.addIn(uid, conditionRetry, urgent)
+		s.gate.checkConditionIn(uid, conditionRetry)
 	}
 }
 

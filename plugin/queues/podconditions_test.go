@@ -10,7 +10,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clientsetfake "k8s.io/client-go/kubernetes/fake"
 
 	"makeway.dev/makeway/plugin/wire"
@@ -231,13 +230,13 @@ func TestAConditionThatACycleHasWrittenIsLookedAt(t *testing.T) {
 	w.shows(p)
 	w.rejected(p) // in PreFilter, as another scheduler has taken the room
 	w.clock.Step(conditionSettle)
-	if _, ok, _ := w.gate.conditionUpdates.take(); !ok {
+	if _, ok := w.gate.takeCondition(); !ok {
 		t.Fatal("no condition to look at")
 	}
 
 	w.shows(unschedulable(p, "0/1 nodes are available: queue root: cpu 0 of 5m used, 10m asked."))
 
-	if _, ok, _ := w.gate.conditionUpdates.take(); !ok {
+	if _, ok := w.gate.takeCondition(); !ok {
 		t.Error("no condition to look at at once")
 	}
 }
@@ -287,10 +286,8 @@ func TestAStandbyForgetsPodsThatAreGone(t *testing.T) {
 		w.deletes(p)
 	}
 	w.gate.due(false)
-	w.gate.conditionUpdates.mu.Lock()
-	defer w.gate.conditionUpdates.mu.Unlock()
-	if n := len(w.gate.conditionUpdates.pods); n > 0 {
-		t.Errorf("%d pods that are gone are remembered", n)
+	if held := &w.gate.waiting.conditions; len(w.gate.waiting.pods) > 0 || held.urgent.root != nil || held.rest.root != nil {
+		t.Error("pods that are gone are remembered")
 	}
 }
 
@@ -304,20 +301,21 @@ func TestAPodThatLooksLikeALackOfNodesDoesNotWaitBehindOtherConditions(t *testin
 	w.admits(late)
 	w.clock.Step(conditionSettle)
 
-	if first, _, _ := w.gate.conditionUpdates.take(); first.uid != late.UID {
-		t.Errorf("%s comes first", first.uid)
+	if first, _ := w.gate.takeCondition(); first != late.UID {
+		t.Errorf("%s comes first", first)
 	}
 }
 
 func TestUrgentConditionsDoNotStarveTheOthers(t *testing.T) {
-	w := newGateWorld(t)
-	w.gate.conditionUpdates.addIn("other", 0, false)
+	held := newConditions()
+	other := &waitingPod{}
+	held.check(other, start, false)
 	for i := range 100 {
-		w.gate.conditionUpdates.addIn(types.UID(fmt.Sprint("urgent", i)), 0, true)
+		held.check(&waitingPod{pod: wire.PodRef{UID: fmt.Sprint("urgent", i)}}, start, true)
 	}
 
 	for range restShare {
-		if taken, _, _ := w.gate.conditionUpdates.take(); taken.uid == "other" {
+		if held.take(start) == other {
 			return
 		}
 	}
@@ -325,14 +323,28 @@ func TestUrgentConditionsDoNotStarveTheOthers(t *testing.T) {
 }
 
 func TestAConditionThatIsAskedForAgainKeepsItsTurn(t *testing.T) {
-	w := newGateWorld(t)
-	w.gate.conditionUpdates.addIn("p", 0, true)
-	w.gate.conditionUpdates.add("p", false)
+	held, p := newConditions(), &waitingPod{}
+	held.check(p, start, true)
+	held.check(p, start.Add(conditionSettle), false)
 
-	if taken, ok, _ := w.gate.conditionUpdates.take(); !ok || !taken.urgent {
-		t.Errorf("taken %t: %+v", ok, taken)
+	if taken := held.take(start); taken != p || !taken.urgent {
+		t.Errorf("taken %+v", taken)
 	}
-	if len(w.gate.conditionUpdates.pods) != 0 || len(w.gate.conditionUpdates.urgent)+len(w.gate.conditionUpdates.rest) != 0 {
+	if held.urgent.root != nil || held.rest.root != nil {
 		t.Error("it is there still")
+	}
+}
+
+func TestAPodThatIsRejectedAgainKeepsTheTurnOfItsCondition(t *testing.T) {
+	w := limited(t, limit("root", "cpu", 0))
+	p := in("", "p", 0, 1).Obj()
+	w.shows(p)
+	w.admits(p)
+	w.clock.Step(conditionSettle / 2)
+	w.admits(p)
+	w.clock.Step(conditionSettle / 2)
+
+	if first, ok := w.gate.takeCondition(); !ok || first != p.UID {
+		t.Errorf("%q comes first", first)
 	}
 }

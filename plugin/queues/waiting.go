@@ -1,7 +1,6 @@
 package queues
 
 import (
-	"container/heap"
 	"slices"
 	"time"
 
@@ -51,18 +50,16 @@ type standing struct {
 
 // turn is where a waiting pod is in the heaps.
 type turn struct {
-	checked    uint64 // when it was last checked, in ticks; it may not change while the pod is in a heap
-	waits      bool   // it is in a heap: of those that are due, or of those that are blocked in the same queue
-	links      [orders]heapLinks
-	timer      time.Time // when it is due in any case, or its promise ends
-	timerIndex int       // none: it has no timer
+	checked     uint64 // when it was last checked, in ticks; it may not change while the pod is in a heap
+	waits       bool   // it is in a heap: of those that are due, or of those that are blocked in the same queue
+	links       [orders]heapLinks
+	timer       time.Time // when it is due in any case, or its promise ends; zero: it has none
+	conditionAt time.Time // when its condition is to be checked; zero: it is not
+	urgent      bool      // before those of others
 }
 
-func (w *waitingPod) dueAt() time.Time { return w.timer }
-func (w *waitingPod) placed(index int) { w.timerIndex = index }
-
 func newWaitingPod(pod *v1.Pod, demand demand, profileMode string) *waitingPod {
-	return &waitingPod{demand: demand, pod: refOf(pod), rank: rankOf(pod), profileMode: profileMode, created: pod.CreationTimestamp.Time, unschedulable: looksUnschedulable(pod), turn: turn{timerIndex: none}}
+	return &waitingPod{demand: demand, pod: refOf(pod), rank: rankOf(pod), profileMode: profileMode, created: pod.CreationTimestamp.Time, unschedulable: looksUnschedulable(pod)}
 }
 
 // waitingPods are the pods that the gate keeps out, and those that it has let in and that have no place yet. They are
@@ -78,24 +75,23 @@ func newWaitingPod(pod *v1.Pod, demand demand, profileMode string) *waitingPod {
 // A promise ends with the pod's place being reserved, its being turned away, or after a while. Not safe for
 // concurrent use.
 type waitingPods struct {
-	updateCondition func(uid types.UID, urgent bool) // told of pods whose condition is to say that their queue holds them
-
-	pods     map[types.UID]*waitingPod
-	due      *podSet            // to be checked
-	blocked  map[*queue]*podSet // the others, by where they do not fit; nil: where that is not known
-	timers   timedHeap[*waitingPod]
-	ticks    uint64                          // counts what may let pods in, and rounds
-	freed    map[*queue]uint64               // when a queue has last come to hold less, in ticks
-	backoffs map[types.UID]activationBackoff // of pods that were activated and are not placed
-	promised []map[int32][]int64             // by queue's number and priority: how many pods, and what by resource's index plus 1
-	granted  int                             // how many of the pods have a promise
-	standby  time.Time                       // promises last at least until then
+	pods       map[types.UID]*waitingPod
+	due        *podSet            // to be checked
+	blocked    map[*queue]*podSet // the others, by where they do not fit; nil: where that is not known
+	timers     podHeap
+	conditions conditions
+	ticks      uint64                          // counts what may let pods in, and rounds
+	freed      map[*queue]uint64               // when a queue has last come to hold less, in ticks
+	backoffs   map[types.UID]activationBackoff // of pods that were activated and are not placed
+	promised   []map[int32][]int64             // by queue's number and priority: how many pods, and what by resource's index plus 1
+	granted    int                             // how many of the pods have a promise
+	standby    time.Time                       // promises last at least until then
 }
 
-func newWaitingPods(updateCondition func(uid types.UID, urgent bool)) *waitingPods {
+func newWaitingPods() *waitingPods {
 	return &waitingPods{
-		updateCondition: updateCondition, pods: map[types.UID]*waitingPod{}, due: newPodSet(), blocked: map[*queue]*podSet{},
-		freed: map[*queue]uint64{}, backoffs: map[types.UID]activationBackoff{},
+		pods: map[types.UID]*waitingPod{}, due: newPodSet(), blocked: map[*queue]*podSet{}, timers: podHeap{order: byTimer},
+		conditions: newConditions(), freed: map[*queue]uint64{}, backoffs: map[types.UID]activationBackoff{},
 	}
 }
 
@@ -105,9 +101,9 @@ func (w *waitingPod) blockedBy(short []shortage) {
 }
 
 // holdBack notes that a pod is held for its queue, for its condition to say so.
-func (l *waitingPods) holdBack(w *waitingPod) {
+func (l *waitingPods) holdBack(w *waitingPod, now time.Time) {
 	w.held = true
-	l.updateCondition(types.UID(w.pod.UID), w.unschedulable)
+	l.conditions.check(w, now.Add(conditionSettle), w.unschedulable)
 }
 
 // enter lets a pod wait that does not, and has just been checked.
@@ -150,7 +146,7 @@ func (l *waitingPods) unlink(w *waitingPod) {
 		return
 	}
 	w.waits = false
-	for order := range w.links {
+	for order := range l.due {
 		in := &l.due[order]
 		if w.links[order].up == nil && in.root != w {
 			in = &l.blocked[w.blocked][order]
@@ -161,15 +157,11 @@ func (l *waitingPods) unlink(w *waitingPod) {
 
 // setTimer replaces a pod's timer; the zero time is none. O(log waiting).
 func (l *waitingPods) setTimer(w *waitingPod, at time.Time) {
-	w.timer = at
-	switch {
-	case at.IsZero() && w.timerIndex != none:
-		heap.Remove(&l.timers, w.timerIndex)
-	case at.IsZero():
-	case w.timerIndex == none:
-		heap.Push(&l.timers, w)
-	default:
-		heap.Fix(&l.timers, w.timerIndex)
+	if !w.timer.IsZero() {
+		l.timers.remove(w)
+	}
+	if w.timer = at; !at.IsZero() {
+		l.timers.push(w)
 	}
 }
 
@@ -179,6 +171,7 @@ func (l *waitingPods) remove(w *waitingPod) *queue {
 	delete(l.pods, types.UID(w.pod.UID))
 	l.unlink(w)
 	l.setTimer(w, time.Time{})
+	l.conditions.remove(w)
 	if !w.promised {
 		return nil
 	}
@@ -249,7 +242,7 @@ func (l *waitingPods) update(pod *v1.Pod, tree *queueTree) bool {
 // reenter places all waiting pods in another tree, nil for none, and lets them be checked. Promises end.
 // O(waiting × (depth + log waiting)).
 func (l *waitingPods) reenter(tree *queueTree) {
-	l.due, l.blocked, l.timers = newPodSet(), map[*queue]*podSet{}, nil
+	l.due, l.blocked, l.timers = newPodSet(), map[*queue]*podSet{}, podHeap{order: byTimer}
 	l.freed, l.promised, l.granted = map[*queue]uint64{}, nil, 0
 	if tree != nil {
 		l.promised = make([]map[int32][]int64, len(tree.queues))
@@ -259,11 +252,12 @@ func (l *waitingPods) reenter(tree *queueTree) {
 	}
 	for uid, w := range l.pods {
 		if w.passed || w.admitted {
+			l.conditions.remove(w)
 			delete(l.pods, uid)
 			continue
 		}
 		w.leaf, w.needs, w.promised, w.tried = nil, nil, false, false
-		w.waits, w.links, w.timerIndex = false, [orders]heapLinks{}, none
+		w.waits, w.timer = false, time.Time{}
 		if tree != nil {
 			w.place(tree)
 		}
@@ -292,8 +286,8 @@ func (l *waitingPods) round(usage *queueUsage, limitsKnown limitsState, applies 
 	switch {
 	case !l.due.empty():
 		next = now
-	case len(l.timers) > 0:
-		next = l.timers[0].timer
+	case l.timers.root != nil:
+		next = l.timers.root.timer
 	}
 	return pods, next
 }
@@ -301,10 +295,10 @@ func (l *waitingPods) round(usage *queueUsage, limitsKnown limitsState, applies 
 // runTimers ends promises that are over, for any pod may have that room, and lets pods be checked whose time has come.
 func (l *waitingPods) runTimers(now time.Time) {
 	for range maxChecks {
-		if len(l.timers) == 0 || now.Before(l.timers[0].timer) {
+		w := l.timers.root
+		if w == nil || now.Before(w.timer) {
 			return
 		}
-		w := l.timers[0]
 		switch {
 		case w.promised && now.Before(l.standby):
 			l.setTimer(w, l.standby)
@@ -385,7 +379,7 @@ func (l *waitingPods) mayActivate(w *waitingPod, now time.Time, mayPreempt bool)
 		return true
 	}
 	if w.unchecked || !w.held {
-		l.holdBack(w)
+		l.holdBack(w, now)
 	}
 	w.unchecked = false
 	return false
