@@ -101,29 +101,14 @@ func (pl *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	}
 	pl.leadership.Leads.Store(true)
 	if pl.control.QueuesHold(pl.mode, corev1helpers.PodPriority(pod), pod.Namespace) {
-		awaitDecision(ctx, pl.gate)
+		// The first cycle of a process waits until it is known whether there are limits: see Control, which decides in less than that.
+		// A standby knows before it leads.
+		goroutines.Wait(ctx, clock.RealClock{}, time.Now().Add(control.DecisionWait), pl.gate.Decided())
 	}
 	if rejected := pl.gate.Check(state, pod, pl.mode); rejected != nil {
 		return nil, rejected.Status()
 	}
 	return nil, fwk.NewStatus(fwk.Skip)
-}
-
-// awaitDecision lets the first cycle of a process wait until it is known whether there are limits: see
-// control.Run, which decides in less than that. A standby knows before it leads.
-func awaitDecision(ctx context.Context, gate *Gate) {
-	select {
-	case <-gate.Decided():
-		return
-	default:
-	}
-	timer := time.NewTimer(control.DecisionWait)
-	defer timer.Stop()
-	select {
-	case <-gate.Decided():
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // PreFilterExtensions implements PreFilterPlugin.
@@ -132,7 +117,7 @@ func (pl *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return pl }
 // RemovePod lets a removal in a dry run free quota.
 func (pl *Plugin) RemovePod(ctx context.Context, state fwk.CycleState, _ *v1.Pod, removed fwk.PodInfo, _ fwk.NodeInfo) (status *fwk.Status) {
 	defer goroutines.RecoverPanic(ctx, "remove_pod", func() { status = fwk.AsStatus(errGatePanic) })
-	if rejected := RejectionOf(state); rejected != nil {
+	if rejected, _ := RejectionOf(state); rejected != nil {
 		rejected.RemovePod(removed.GetPod().UID)
 	}
 	return nil
@@ -141,7 +126,7 @@ func (pl *Plugin) RemovePod(ctx context.Context, state fwk.CycleState, _ *v1.Pod
 // AddPod takes that back.
 func (pl *Plugin) AddPod(ctx context.Context, state fwk.CycleState, _ *v1.Pod, added fwk.PodInfo, _ fwk.NodeInfo) (status *fwk.Status) {
 	defer goroutines.RecoverPanic(ctx, "add_pod", func() { status = fwk.AsStatus(errGatePanic) })
-	if rejected := RejectionOf(state); rejected != nil {
+	if rejected, _ := RejectionOf(state); rejected != nil {
 		rejected.AddPod(added.GetPod().UID)
 	}
 	return nil
@@ -151,11 +136,10 @@ func (pl *Plugin) AddPod(ctx context.Context, state fwk.CycleState, _ *v1.Pod, a
 // gate skips it, and one that is kept out has no node looked at.
 func (pl *Plugin) Filter(ctx context.Context, state fwk.CycleState, _ *v1.Pod, _ fwk.NodeInfo) (status *fwk.Status) {
 	defer goroutines.RecoverPanic(ctx, "filter", func() { status = fwk.AsStatus(errGatePanic) })
-	rejected := RejectionOf(state)
-	if rejected == nil || rejected.Fits() {
-		return nil
+	if rejected, _ := RejectionOf(state); rejected != nil && !rejected.Fits() {
+		return fwk.NewStatus(fwk.Unschedulable, rejected.Message())
 	}
-	return fwk.NewStatus(fwk.Unschedulable, rejected.Message())
+	return nil
 }
 
 // SignPod lets the scheduler go on reusing results for like pods: without it batching ends for the whole

@@ -1,22 +1,16 @@
 package queues
 
 import (
+	"maps"
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// rejectionKey is where a cycle's state keeps why the gate keeps its pod out.
+// rejectionKey is where a cycle's state keeps why the gate keeps its pod out: nil where the pod passed in PreFilter.
 const rejectionKey fwk.StateKey = "PreFilterMakeWay"
-
-// passedKey is in a cycle's state where the pod passed the gate in PreFilter.
-const passedKey fwk.StateKey = "PreFilterPassedMakeWay"
-
-// passed is the mark under passedKey.
-type passed struct{}
-
-// Clone implements StateData.
-func (p passed) Clone() fwk.StateData { return p }
 
 // Why the gate rejects a pod; labels of a metric.
 const (
@@ -39,27 +33,21 @@ type Rejection struct {
 	removed map[types.UID]*demand
 }
 
-// RejectionOf is that of a cycle whose pod is kept out, nil where it passed.
-func RejectionOf(state fwk.CycleState) *Rejection {
-	if state == nil {
-		return nil
-	}
+// RejectionOf is that of a cycle whose pod is kept out, nil where it passed. checked: Check was called in the cycle.
+func RejectionOf(state fwk.CycleState) (rejected *Rejection, checked bool) {
 	data, err := state.Read(rejectionKey)
 	if err != nil {
-		return nil
+		return nil, false
 	}
-	r, _ := data.(*Rejection)
-	return r
+	rejected, checked = data.(*Rejection)
+	return rejected, checked
 }
 
 // Check reports why a pod is kept out in its cycle, which notes it; nil where it passes. A pod that is kept out waits
 // in line. O(depth × resources); where there are no queues it is one read.
 func (g *Gate) Check(state fwk.CycleState, pod *v1.Pod, profileMode string) *Rejection {
-	rejected := g.check(pod, profileMode).count()
-	if rejected == nil {
-		state.Write(passedKey, passed{})
-		return nil
-	}
+	rejected := g.check(pod, profileMode)
+	rejected.count()
 	state.Write(rejectionKey, rejected)
 	return rejected
 }
@@ -67,21 +55,17 @@ func (g *Gate) Check(state fwk.CycleState, pod *v1.Pod, profileMode string) *Rej
 // CheckLate is RejectionOf, and Check in a cycle in which that was not called: a plugin before this one has rejected
 // the pod.
 func (g *Gate) CheckLate(state fwk.CycleState, pod *v1.Pod, profileMode string) *Rejection {
-	if rejected := RejectionOf(state); rejected != nil || state == nil {
+	if rejected, checked := RejectionOf(state); checked {
 		return rejected
-	}
-	if _, err := state.Read(passedKey); err == nil {
-		return nil
 	}
 	return g.Check(state, pod, profileMode)
 }
 
-// count has a metric count a rejection, where it is one, and returns it.
-func (r *Rejection) count() *Rejection {
+// count has a metric count a rejection, where it is one.
+func (r *Rejection) count() {
 	if r != nil {
 		gateRejections.WithLabelValues(r.reason).Inc()
 	}
-	return r
 }
 
 // Message says for people what is short, nearest queue first, or what is not known.
@@ -101,14 +85,13 @@ func (r *Rejection) Status() *fwk.Status {
 
 // Clone implements StateData.
 func (r *Rejection) Clone() fwk.StateData {
-	clone := *r
-	clone.free = make([][]int64, len(r.free))
-	for i, free := range r.free {
-		clone.free[i] = append([]int64(nil), free...)
+	if r == nil {
+		return r
 	}
-	clone.removed = make(map[types.UID]*demand, len(r.removed))
-	for uid, m := range r.removed {
-		clone.removed[uid] = m
+	clone := *r
+	clone.free, clone.removed = make([][]int64, len(r.free)), maps.Clone(r.removed)
+	for i, free := range r.free {
+		clone.free[i] = slices.Clone(free)
 	}
 	return &clone
 }
