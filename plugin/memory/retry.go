@@ -104,8 +104,7 @@ type Retries struct {
 
 	mu      sync.Mutex
 	pods    map[types.UID]*pendingRetry
-	spaces  map[string]int // of pods, by namespace
-	changes Moment         // so many so far
+	changes Moment // so many so far
 	recent  [maxChanges]func(wire.Dependency) bool
 }
 
@@ -113,7 +112,7 @@ type Retries struct {
 type Moment uint64
 
 func NewRetries(clock clock.PassiveClock, find func(wire.PodRef) *v1.Pod) *Retries {
-	return &Retries{clock: clock, find: find, Turns: make(chan struct{}, 1), pods: map[types.UID]*pendingRetry{}, spaces: map[string]int{}}
+	return &Retries{clock: clock, find: find, Turns: make(chan struct{}, 1), pods: map[types.UID]*pendingRetry{}}
 }
 
 // Now is the moment that refuse takes, read before what may be refused is looked at.
@@ -206,7 +205,6 @@ func (r *Retries) entry(pod wire.PodRef) *pendingRetry {
 			entry.priority, entry.created = corev1helpers.PodPriority(known), known.CreationTimestamp.Time
 		}
 		r.pods[uid] = entry
-		r.spaces[pod.Namespace]++
 	}
 	entry.pod, entry.missed = pod, time.Time{}
 	return entry
@@ -218,9 +216,6 @@ func (r *Retries) drop(uid types.UID) {
 		return
 	}
 	delete(r.pods, uid)
-	if r.spaces[entry.pod.Namespace]--; r.spaces[entry.pod.Namespace] == 0 {
-		delete(r.spaces, entry.pod.Namespace)
-	}
 	if entry.turn {
 		r.giveTurn("")
 	}
@@ -232,9 +227,10 @@ func (r *Retries) shrink() {
 	if len(r.pods) <= maxRefused {
 		return
 	}
-	var most string
-	for namespace, count := range r.spaces {
-		if count > r.spaces[most] {
+	most, counts := "", map[string]int{}
+	for _, entry := range r.pods {
+		namespace := entry.pod.Namespace
+		if counts[namespace]++; counts[namespace] > counts[most] {
 			most = namespace
 		}
 	}
@@ -285,14 +281,11 @@ func (r *Retries) forget(uid types.UID) {
 	r.drop(uid)
 }
 
-// Changed marks the pods that depend on an object. O(pods).
+// Changed marks the pods that depend on an object; without a name, on any of the kind. O(pods).
 func (r *Retries) Changed(kind, namespace, name string) {
-	r.mark(func(d wire.Dependency) bool { return d.Kind == kind && d.Namespace == namespace && d.Name == name })
-}
-
-// PolicyChanged marks the pods that depend on the policy. O(pods).
-func (r *Retries) PolicyChanged() {
-	r.mark(func(d wire.Dependency) bool { return d.Kind == KindConfigMap })
+	r.mark(func(d wire.Dependency) bool {
+		return d.Kind == kind && (name == "" || d.Namespace == namespace && d.Name == name)
+	})
 }
 
 // waitsForOrders reports whether it is for orders to be stored and carried out that a pod waits.
@@ -353,11 +346,6 @@ func (r *Retries) Tried(uid types.UID) {
 		}
 	}
 	r.giveTurn("")
-}
-
-// NodesChanged marks the pods that depend on nodes. O(pods).
-func (r *Retries) NodesChanged() {
-	r.mark(func(d wire.Dependency) bool { return d.Kind == KindNode })
 }
 
 func (r *Retries) mark(meant func(wire.Dependency) bool) {

@@ -277,7 +277,7 @@ func TestAChangeThatComesBetweenQuestionAndRefusalIsNotLost(t *testing.T) {
 		"it":              {func(r *Retries) { r.Changed(KindPDB, "shop", "web") }, object("web"), 1},
 		"it, then others": {func(r *Retries) { r.Changed(KindPDB, "shop", "web"); r.Changed(KindPDB, "shop", "db") }, object("web"), 1},
 		"another":         {func(r *Retries) { r.Changed(KindPDB, "shop", "db") }, object("web"), 0},
-		"the policy":      {func(r *Retries) { r.PolicyChanged() }, []wire.Dependency{{Kind: KindConfigMap, Name: "makeway-policy"}}, 1},
+		"the policy":      {func(r *Retries) { r.Changed(KindConfigMap, "", "") }, []wire.Dependency{{Kind: KindConfigMap, Name: "makeway-policy"}}, 1},
 		"more than are remembered": {func(r *Retries) {
 			for range maxChanges + 1 {
 				r.Changed(KindPDB, "shop", "db")

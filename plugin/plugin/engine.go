@@ -44,7 +44,7 @@ import (
 type engine struct {
 	process
 	book
-	profiles profiles
+	ownMode  atomic.Pointer[string] // of the profile that may do most
 	cluster  cluster
 	planner  *ask.Client
 	verified verified
@@ -71,11 +71,6 @@ type book struct {
 	store      *streams.Store
 	committer  *streams.Committer
 	leadership *streams.Leadership
-}
-
-// profiles is what is known of each profile.
-type profiles struct {
-	ownMode atomic.Pointer[string] // of the one that may do most
 }
 
 // cluster is the scheduler's informers.
@@ -253,7 +248,7 @@ func (e *engine) forget(uid types.UID) {
 func (e *engine) nodeChanged(before, node *v1.Node) {
 	e.planner.Seen.Take(ask.ResourceNodes, node)
 	if before == nil || len(framework.NodeSchedulingPropertiesChange(node, before)) > 0 {
-		e.memory.Retries.NodesChanged()
+		e.memory.Retries.Changed(memory.KindNode, "", "")
 	}
 }
 
@@ -316,7 +311,7 @@ func (e *engine) controlChanged(policy bool) {
 	if policy {
 		e.planner.LatePods.Outdate()
 		e.planner.LateGroups.Outdate()
-		e.memory.Retries.PolicyChanged()
+		e.memory.Retries.Changed(memory.KindConfigMap, "", "")
 	}
 	e.inflight.Notify()
 }

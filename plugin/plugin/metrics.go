@@ -132,7 +132,7 @@ func endAttempt(span tracing.Span, end preemptResult, kept bool) {
 // status is what this scheduler answers when it is asked how it is. Whether it leads it does not say:
 // kube-scheduler's election does not tell its plugins.
 func (e *engine) status() *wire.ComponentStatus {
-	own := *e.profiles.ownMode.Load()
+	own := *e.ownMode.Load()
 	status := &wire.ComponentStatus{
 		APIVersion: wire.APIVersion,
 		Component:  "scheduler",
@@ -170,8 +170,8 @@ func (e *engine) status() *wire.ComponentStatus {
 
 // addProfile takes in one more profile: the status names the mode that does most.
 func (e *engine) addProfile(mode string) {
-	if before := e.profiles.ownMode.Load(); before == nil || control.MoreRestrictive(*before, mode) == *before {
-		e.profiles.ownMode.Store(&mode)
+	if before := e.ownMode.Load(); before == nil || control.MoreRestrictive(*before, mode) == *before {
+		e.ownMode.Store(&mode)
 	}
 }
 
