@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -29,7 +30,8 @@ var ErrLate = errors.New("the planner has not answered yet")
 
 // Asked is a question under way and, once it has come, its answer.
 type Asked[Reply any] struct {
-	At uint64 // when it was asked, as the caller counts
+	At   uint64      // when it was asked, as the caller counts
+	told atomic.Bool // the preemptor was told that the answer has come
 
 	answered chan struct{} // closed once the rest is set
 	reply    *Reply
@@ -81,7 +83,6 @@ type Late[Reply any] struct {
 type lateOne[Reply any] struct {
 	*Asked[Reply]
 	of   string
-	told bool
 	span tracing.Span // of the attempt that asked, with which the next one goes on
 }
 
@@ -127,31 +128,16 @@ func (l *Late[Reply]) Take(uid types.UID, of string) (asked *Asked[Reply], usele
 	return one.Asked, false
 }
 
-// Keeps reports whether a question of a preemptor is kept.
-func (l *Late[Reply]) Keeps(uid types.UID) bool {
+// Of is the question of a preemptor that is kept; nil where none is.
+func (l *Late[Reply]) Of(uid types.UID) *Asked[Reply] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.of[uid].Asked != nil
-}
-
-// Awaits reports whether this question of a preemptor is kept.
-func (l *Late[Reply]) Awaits(uid types.UID, asked *Asked[Reply]) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.of[uid].Asked == asked
+	return l.of[uid].Asked
 }
 
 // Tell reports whether a preemptor is to be told of an answer that has come: its question is kept, and it was not told before.
 func (l *Late[Reply]) Tell(uid types.UID, asked *Asked[Reply]) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	one, there := l.of[uid]
-	tell := there && one.Asked == asked && !one.told
-	one.told = one.told || tell
-	if tell {
-		l.of[uid] = one
-	}
-	return tell
+	return l.Of(uid) == asked && !asked.told.Swap(true)
 }
 
 // End keeps a question no longer, and reports whether it was kept.

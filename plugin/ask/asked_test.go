@@ -25,13 +25,13 @@ func TestNoMoreLateQuestionsAreKeptThanTheBoundAndEachPreemptorHasOne(t *testing
 	if !late.Keep("a", again, "", tracing.Span{}) || late.Tell("a", first) || late.End("a", first) {
 		t.Error("a preemptor's newer question does not take the place of the older")
 	}
-	if late.Awaits("a", first) || !late.Awaits("a", again) {
+	if late.Of("a") != again {
 		t.Error("it is not the newer question that is kept")
 	}
 	if !late.Tell("a", again) || late.Tell("a", again) {
 		t.Error("it is told of not once")
 	}
-	if late.Forget("a"); late.Keeps("a") || !late.Keep("c", first, "", tracing.Span{}) {
+	if late.Forget("a"); late.Of("a") != nil || !late.Keep("c", first, "", tracing.Span{}) {
 		t.Error("no room after one was forgotten")
 	}
 }

@@ -298,7 +298,7 @@ func (w *inquirer[Reply]) follow(ctx context.Context, asked *ask.Asked[Reply]) {
 	for range ask.LateLasts / activationPause {
 		w.engine.activate(ctx, w.engine.pending(w.pod))
 		goroutines.Sleep(ctx, activationPause)
-		if !w.late.Awaits(w.uid, asked) {
+		if w.late.Of(w.uid) != asked {
 			return
 		}
 	}
