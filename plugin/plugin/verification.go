@@ -29,7 +29,7 @@ func (a *attempt) verify(ctx context.Context, reply *wire.PlanReply, asked int) 
 	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
 	// More than was asked for would cost more than it may.
 	reply.Candidates = reply.Candidates[:min(len(reply.Candidates), asked)]
-	passed, failed := a.verifier().Verify(ctx, reply, a.potential.Count, a.asksExtenders(a.pod), a.rank)
+	passed, failed := a.verifier().Verify(ctx, reply, a.potential.Count, a.asksExtenders(a.pod))
 	if len(passed) == 0 && a.inquirer.before {
 		return nil, len(failed)
 	}
@@ -47,8 +47,6 @@ func (a *attempt) remember(failed map[string]verify.Failure) (added int) {
 	}
 	return added
 }
-
-func (a *attempt) rank(candidates []*verify.Candidate) { verify.Rank(candidates, a.engine.clock.Now()) }
 
 // sieve runs the scheduler's filters on every node that is left, without any pod that some rule might let go there, and leaves out
 // the nodes where they reject the preemptor even so. No plan helps there, so that the planner need not be asked about them one
@@ -123,14 +121,14 @@ func (a *attempt) contradicts(ctx context.Context, reply *wire.PlanReply) bool {
 
 // asksExtenders reports whether extenders are asked about a pod's candidates: each once, with all of them.
 func (pl *MakeWay) asksExtenders(pod *v1.Pod) bool {
-	return len(verify.InterestedExtenders(pl.handle, pod))+len(verify.FilteringExtenders(pl.handle, pod)) > 0
+	return len(verify.Extenders(pl.handle, pod, fwk.Extender.SupportsPreemption))+len(verify.Extenders(pl.handle, pod, fwk.Extender.IsFilter)) > 0
 }
 
 // allowedByFilters returns the candidates that the extenders' filters do not reject; the others have failed verification. The result
 // says why there is none: then no other plugin acts either, since the scheduler would place the pod on none of them. pay has the
 // time that it took counted.
 func (a *attempt) allowedByFilters(candidates []*verify.Candidate, pay func()) (kept []*verify.Candidate, end *preemptResult) {
-	extenders := verify.FilteringExtenders(a.handle, a.pod)
+	extenders := verify.Extenders(a.handle, a.pod, fwk.Extender.IsFilter)
 	if len(extenders) == 0 {
 		return candidates, nil
 	}
@@ -158,7 +156,7 @@ func (a *attempt) allowedByFilters(candidates []*verify.Candidate, pay func()) (
 
 // askExtenders returns the candidates that the extenders allow, best first. Each extender is asked once, with all of them.
 func (a *attempt) askExtenders(candidates []*verify.Candidate) (kept []*verify.Candidate, end *preemptResult) {
-	extenders := verify.InterestedExtenders(a.handle, a.pod)
+	extenders := verify.Extenders(a.handle, a.pod, fwk.Extender.SupportsPreemption)
 	if len(extenders) == 0 {
 		return candidates, nil
 	}
@@ -169,7 +167,7 @@ func (a *attempt) askExtenders(candidates []*verify.Candidate) (kept []*verify.C
 	case len(kept) == 0:
 		return nil, a.later(endUnverifiable, fmt.Sprintf("scheduler extenders left none of %d nodes", len(candidates)))
 	}
-	a.rank(kept)
+	verify.Rank(kept, a.engine.clock.Now())
 	return kept, nil
 }
 

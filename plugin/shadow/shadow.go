@@ -167,7 +167,7 @@ func (s *Shadow) plan(ctx context.Context, request *wire.PlanRequest) (*wire.Pla
 	}
 	v := &verify.Verifier{Handle: s.Filters, State: state, Pod: pod, Now: time.Now(), Remover: removedBy}
 	// All of them: who asks may leave out nodes on which its last orders failed.
-	passed, failed := v.Verify(ctx, reply, len(chosen), true, func(found []*verify.Candidate) { verify.Rank(found, v.Now) })
+	passed, failed := v.Verify(ctx, reply, len(chosen), true)
 	if ctx.Err() != nil && len(passed) == 0 {
 		return nil, fmt.Errorf("not verified in time: %w", ctx.Err())
 	}

@@ -11,18 +11,9 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// InterestedExtenders are the extenders that have a say in this pod's preemption.
-func InterestedExtenders(handle fwk.Handle, pod *v1.Pod) []fwk.Extender {
-	return slices.DeleteFunc(slices.Clone(handle.Extenders()), func(e fwk.Extender) bool {
-		return !e.SupportsPreemption() || !e.IsInterested(pod)
-	})
-}
-
-// FilteringExtenders are the extenders whose filter has a say in where this pod goes.
-func FilteringExtenders(handle fwk.Handle, pod *v1.Pod) []fwk.Extender {
-	return slices.DeleteFunc(slices.Clone(handle.Extenders()), func(e fwk.Extender) bool {
-		return !e.IsFilter() || !e.IsInterested(pod)
-	})
+// Extenders are those that have a say in a pod's preemption, by fwk.Extender.SupportsPreemption, or in where it goes, by fwk.Extender.IsFilter.
+func Extenders(handle fwk.Handle, pod *v1.Pod, say func(fwk.Extender) bool) []fwk.Extender {
+	return slices.DeleteFunc(slices.Clone(handle.Extenders()), func(e fwk.Extender) bool { return !say(e) || !e.IsInterested(pod) })
 }
 
 // maxExtenderReason bounds, in bytes, what is taken of an extender's reason.

@@ -48,7 +48,7 @@ type Verifier struct {
 // no node is unmodelled, and no extender has to choose. Otherwise all are verified. Where a planned set does not fit, and
 // on unmodelled nodes, every removable pod is removed and reprieved, in parallel, until enough nodes stand; what that
 // finds is ranked against the others. A node that the context's end kept from being judged is in neither.
-func (v *Verifier) Verify(ctx context.Context, reply *wire.PlanReply, potential int, wantAll bool, rankAll func([]*Candidate)) (passed []*Candidate, failed map[string]Failure) {
+func (v *Verifier) Verify(ctx context.Context, reply *wire.PlanReply, potential int, wantAll bool) (passed []*Candidate, failed map[string]Failure) {
 	candidates, unmodelled := reply.Candidates, reply.Unmodelled
 	results := make([]*Candidate, len(candidates))
 	checked := 0
@@ -89,7 +89,7 @@ func (v *Verifier) Verify(ctx context.Context, reply *wire.PlanReply, potential 
 			failed[again[i].Node] = why
 		}
 	}, pluginName)
-	rankAll(passed)
+	Rank(passed, v.Now)
 	return passed, failed
 }
 
