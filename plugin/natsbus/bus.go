@@ -66,9 +66,9 @@ type Options struct {
 
 // TLSFiles names files in PEM. The zero value asks for TLS only where the server does.
 type TLSFiles struct {
-	CAFile   string // the authorities of the servers' certificates; empty: the system's
-	CertFile string // a client certificate; empty: none
-	KeyFile  string // the key of that certificate
+	CAFile   string `json:"caFile,omitempty"`   // the authorities of the servers' certificates; empty: the system's
+	CertFile string `json:"certFile,omitempty"` // a client certificate, which goes with keyFile; empty: none
+	KeyFile  string `json:"keyFile,omitempty"`  // the key of that certificate
 }
 
 // Bus sends to and reads from a NATS server. It connects in the background, so that a scheduler starts and schedules

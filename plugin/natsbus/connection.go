@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"slices"
@@ -190,7 +189,5 @@ func NewIdentity() string {
 	if err != nil {
 		host = "unknown"
 	}
-	var random [4]byte
-	_, _ = rand.Read(random[:]) // never fails
-	return fmt.Sprintf("%s_%d_%s", host, os.Getpid(), hex.EncodeToString(random[:]))
+	return fmt.Sprintf("%s_%d_%s", host, os.Getpid(), strings.ToLower(rand.Text()[:8]))
 }

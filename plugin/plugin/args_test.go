@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"makeway.dev/makeway/plugin/internal/pluginargs"
+	"makeway.dev/makeway/plugin/natsbus"
 )
 
 func argsOf(json string) runtime.Object { return &runtime.Unknown{Raw: []byte(json)} }
@@ -131,7 +132,7 @@ func TestTLSFilesThatAreMissingOrHalfAreRefused(t *testing.T) {
 		}
 	}
 	args := defaultArgs()
-	args.TLS = pluginargs.TLSFiles{CAFile: file("no.crt"), CertFile: file("ca.crt")}
+	args.TLS = natsbus.TLSFiles{CAFile: file("no.crt"), CertFile: file("ca.crt")}
 	var wrong []string
 	say := func(field string, _ any, allowed string) { wrong = append(wrong, field+": "+allowed) }
 
@@ -140,7 +141,7 @@ func TestTLSFilesThatAreMissingOrHalfAreRefused(t *testing.T) {
 	if all := strings.Join(wrong, "; "); !strings.Contains(all, "tls.caFile") || !strings.Contains(all, "certFile and keyFile together") {
 		t.Errorf("wrong: %s", all)
 	}
-	args.TLS = pluginargs.TLSFiles{CAFile: file("ca.crt"), CertFile: file("client.crt"), KeyFile: file("client.key")}
+	args.TLS = natsbus.TLSFiles{CAFile: file("ca.crt"), CertFile: file("client.crt"), KeyFile: file("client.key")}
 	wrong = nil
 	if args.check(say); len(wrong) > 0 {
 		t.Error(wrong)

@@ -90,21 +90,11 @@ type NATS struct {
 	// TLS is what NATS's certificate is verified with, and what the scheduler shows of itself. Given, no
 	// connection is made in clear. The files are read again at each connection. Default: the system's
 	// authorities where the server asks for TLS, and no client certificate.
-	TLS TLSFiles `json:"tls,omitempty"`
+	TLS natsbus.TLSFiles `json:"tls,omitempty"`
 
 	// SubjectPrefix begins every subject and, in upper case, every stream name. Two clusters on one
 	// NATS use two prefixes. Default makeway.
 	SubjectPrefix string `json:"subjectPrefix,omitempty"`
-}
-
-// TLSFiles names files in PEM.
-type TLSFiles struct {
-	// CAFile holds the authorities of the servers' certificates. Empty: the system's.
-	CAFile string `json:"caFile,omitempty"`
-	// CertFile holds a client certificate. It goes with keyFile. Empty: none.
-	CertFile string `json:"certFile,omitempty"`
-	// KeyFile holds the key of that certificate.
-	KeyFile string `json:"keyFile,omitempty"`
 }
 
 // ConfigMapReference names a ConfigMap.
@@ -254,7 +244,7 @@ func Differs(kind, field, profile, first string) error {
 func (n *NATS) Options(name string) natsbus.Options {
 	return natsbus.Options{
 		URL: n.NATSURL, Name: name, CredentialsFile: n.CredentialsFile, NkeySeedFile: n.NkeySeedFile,
-		Username: n.Username, PasswordFile: n.PasswordFile, TLS: natsbus.TLSFiles(n.TLS),
+		Username: n.Username, PasswordFile: n.PasswordFile, TLS: n.TLS,
 	}
 }
 
