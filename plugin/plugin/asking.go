@@ -14,7 +14,6 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/goroutines"
@@ -99,11 +98,9 @@ func (c *cycle) Clone() fwk.StateData { return c }
 
 // cycleOf is what a cycle's state keeps; empty where it keeps nothing.
 func cycleOf(state fwk.CycleState) *cycle {
-	if state != nil {
-		if kept, err := state.Read(cycleKey); err == nil {
-			if c, ok := kept.(*cycle); ok {
-				return c
-			}
+	if kept, err := state.Read(cycleKey); err == nil {
+		if c, ok := kept.(*cycle); ok {
+			return c
 		}
 	}
 	return &cycle{}
@@ -175,18 +172,6 @@ func (pl *MakeWay) finishPrefetch(state fwk.CycleState) {
 	if q.Unneeded() {
 		pl.engine.planner.History.Forget(q.Pod)
 	}
-}
-
-// Profile names the filters of this plugin's profile as plan requests carry them. The framework knows its filters only after
-// every plugin is made.
-func (pl *MakeWay) Profile() wire.Profile {
-	pl.profileOnce.Do(func() {
-		pl.profileValue = wire.Profile{Name: pl.handle.ProfileName()}
-		if lister, ok := pl.handle.(framework.Framework); ok {
-			pl.profileValue = ask.ProfileOf(lister, pl.profileArgs)
-		}
-	})
-	return pl.profileValue
 }
 
 // Labels of makeway_scheduler_late_plans_total.

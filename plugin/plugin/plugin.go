@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/goroutines"
@@ -40,9 +41,8 @@ type MakeWay struct {
 
 	groupBegan groupBegan // only the scheduling thread looks at it
 
-	profileArgs  ask.ProfileArgs
-	profileOnce  sync.Once
-	profileValue wire.Profile
+	// Profile names the filters of the profile as plan requests carry them. The framework knows its filters only after every plugin is made.
+	Profile func() wire.Profile
 }
 
 var (
@@ -74,9 +74,17 @@ func NewWith(ctx context.Context, object runtime.Object, handle fwk.Handle, prof
 	}
 	logger.Info("plugin_configured", "profile", handle.ProfileName(), "mode", args.Mode, "subject_prefix", args.SubjectPrefix,
 		"plan_timeout", args.PlanTimeout.Duration, "max_candidates", args.MaxCandidates, "not_after", args.NotAfter.Duration, "identity", engine.identity)
-	pl := &MakeWay{args: args, handle: handle, engine: engine, profileArgs: profileArgs}
+	pl := &MakeWay{args: args, handle: handle, engine: engine, Profile: sync.OnceValue(func() wire.Profile { return profileOf(handle, profileArgs) })}
 	pl.GroupPlugin = minor.NewGroupPlugin(handle, pl.preemptForGroup)
 	return pl, nil
+}
+
+// profileOf names the filters of a profile, where its handle tells them.
+func profileOf(handle fwk.Handle, args ask.ProfileArgs) wire.Profile {
+	if lister, ok := handle.(framework.Framework); ok {
+		return ask.ProfileOf(lister, args)
+	}
+	return wire.Profile{Name: handle.ProfileName()}
 }
 
 // Name implements Plugin.

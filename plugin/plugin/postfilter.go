@@ -67,9 +67,12 @@ func (p *preemptor) preemptForPod(ctx context.Context, state fwk.CycleState, sta
 	}
 
 	// 2) Find the nodes where preemption may help.
-	potential, end := p.nodesWherePreemptionMayHelp(statuses, nodes)
-	if end != nil {
-		return *end
+	potential, total, err := ask.PotentialNodes(statuses, nodes, len(p.handle.Extenders()) == 0)
+	switch {
+	case err != nil:
+		return preemptResult{kind: endError, message: err.Error()}
+	case potential.Count == 0:
+		return preemptResult{kind: endHopeless, message: fmt.Sprintf("preemption would not help on any of %d nodes", total)}
 	}
 
 	// 3) Ensure that neither its PriorityClass lets it wait for a node first, nor orders are held back.
@@ -107,19 +110,6 @@ func (p *preemptor) preemptForPod(ctx context.Context, state fwk.CycleState, sta
 		metrics.PreemptionVictims.Observe(float64(len(candidates[0].Victims)))
 	}
 	return result
-}
-
-// nodesWherePreemptionMayHelp returns those whose status is Unschedulable; the result says why there is none.
-func (pl *MakeWay) nodesWherePreemptionMayHelp(statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister) (ask.Potential, *preemptResult) {
-	ended := func(end preemptResult) (ask.Potential, *preemptResult) { return ask.Potential{}, &end }
-	found, total, err := ask.PotentialNodes(statuses, nodes, len(pl.handle.Extenders()) == 0)
-	switch {
-	case err != nil:
-		return ended(preemptResult{kind: endError, message: err.Error()})
-	case found.Count == 0:
-		return ended(preemptResult{kind: endHopeless, message: fmt.Sprintf("preemption would not help on any of %d nodes", total)})
-	}
-	return found, nil
 }
 
 // verifyTimeout bounds verification in one cycle, with all plan requests but the time of two. An extender has a

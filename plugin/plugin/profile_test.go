@@ -7,6 +7,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"makeway.dev/makeway/plugin/ask"
+	"makeway.dev/makeway/plugin/wire"
 )
 
 func TestPlanRequestsCarryTheFiltersArguments(t *testing.T) {
@@ -22,7 +23,7 @@ func TestPlanRequestsCarryTheFiltersArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, p, _ := simple(t, setup{}, nil)
-	w.plugin.profileArgs = args
+	w.plugin.Profile = func() wire.Profile { return profileOf(w.framework, args) }
 
 	w.cycle(p)
 

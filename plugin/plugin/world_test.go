@@ -181,6 +181,7 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 	}
 	engine := newEngine(&args, w.framework, queues.LineOf(ctx, factory), clock.RealClock{}, w.bus, w.bus, "test")
 	w.plugin.args, w.plugin.handle, w.plugin.engine = &args, w.framework, engine
+	w.plugin.Profile = func() wire.Profile { return profileOf(w.framework, nil) }
 	if engine.planner.Least = given.leastWait; given.leastWait == 0 {
 		engine.planner.Least = ask.MaxPlanTimeout
 	}
