@@ -125,10 +125,11 @@ def test_whatever_the_policy_the_mode_is_set_and_all_else_stays(
     text = yaml.safe_dump(whole, default_flow_style=flow)
     before = parse_policy(text, "p")
 
-    after = parse_policy(set_mode(text, mode, namespace), "p")
+    edited = set_mode(text, mode, namespace)
 
+    after = parse_policy(edited, "p")
     assert (after.namespace_modes[namespace] if namespace else after.mode) == mode
     assert (after.protection, after.limits) == (before.protection, before.limits)
     others = {name: own for name, own in before.namespace_modes.items() if name != namespace}
     assert others.items() <= after.namespace_modes.items()
-    assert set_mode(text, mode, namespace) == set_mode(set_mode(text, mode, namespace), mode, namespace)
+    assert set_mode(edited, mode, namespace) == edited

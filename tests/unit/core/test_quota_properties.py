@@ -103,12 +103,9 @@ def without(world: World, gone: tuple[Unit, ...]) -> list[dict[str, int]]:
     return [dict(usage.of(queue.number)) for queue in world.tree]
 
 
-@thousands
-@given(lowered())
-def test_no_queue_falls_below_its_guarantee_of_anything_a_victim_used(
-    case: tuple[World, Queue, QuotaPlan],
+def no_queue_falls_below_its_guarantee_of_anything_a_victim_used(
+    world: World, _: Queue, plan: QuotaPlan
 ) -> None:
-    world, _, plan = case
     after = without(world, plan.victims)
 
     for victim in plan.victims:
@@ -119,12 +116,9 @@ def test_no_queue_falls_below_its_guarantee_of_anything_a_victim_used(
                         assert after[queue.number].get(name, 0) >= least
 
 
-@thousands
-@given(lowered())
-def test_success_means_at_or_below_the_maximum_and_best_effort_within_the_miss(
-    case: tuple[World, Queue, QuotaPlan],
+def success_means_at_or_below_the_maximum_and_best_effort_within_the_miss(
+    world: World, queue: Queue, plan: QuotaPlan
 ) -> None:
-    world, queue, plan = case
     after = without(world, plan.victims)[queue.number]
     above = over(after, queue.maximum)
 
@@ -146,12 +140,9 @@ def test_success_means_at_or_below_the_maximum_and_best_effort_within_the_miss(
             assert plan.blocked
 
 
-@thousands
-@given(lowered())
-def test_to_give_any_one_victim_back_would_miss_what_was_reached(
-    case: tuple[World, Queue, QuotaPlan],
+def to_give_any_one_victim_back_would_miss_what_was_reached(
+    world: World, queue: Queue, plan: QuotaPlan
 ) -> None:
-    world, queue, plan = case
     reached = {name: min(amount, plan.freed.get(name, 0)) for name, amount in plan.need.items()}
 
     for victim in plan.victims:
@@ -161,11 +152,7 @@ def test_to_give_any_one_victim_back_would_miss_what_was_reached(
         )
 
 
-@thousands
-@given(lowered())
-def test_shares_add_up_to_what_can_be_released_of_the_need(case: tuple[World, Queue, QuotaPlan]) -> None:
-    world, queue, plan = case
-
+def shares_add_up_to_what_can_be_released_of_the_need(world: World, queue: Queue, plan: QuotaPlan) -> None:
     for name, need in plan.need.items():
         shared = sum(share.get(name, 0) for _, share in plan.shares)
         assert shared == plan.target.get(name, 0) <= need
@@ -178,17 +165,26 @@ def test_shares_add_up_to_what_can_be_released_of_the_need(case: tuple[World, Qu
             assert shared <= max(spare, 0)
 
 
-@thousands
-@given(lowered())
-def test_every_victim_is_below_the_queue_may_go_and_uses_what_is_needed(
-    case: tuple[World, Queue, QuotaPlan],
+def every_victim_is_below_the_queue_may_go_and_uses_what_is_needed(
+    world: World, queue: Queue, plan: QuotaPlan
 ) -> None:
-    world, queue, plan = case
-
     for victim in plan.victims:
         assert not victim.exempt
         assert any(inside(world, victim, queue)[name] > 0 for name in plan.need)
     assert len({victim.uid for victim in plan.victims}) == len(plan.victims)
+
+
+@thousands
+@given(lowered())
+def test_what_holds_for_every_plan_of_a_lowered_quota(case: tuple[World, Queue, QuotaPlan]) -> None:
+    for holds in (
+        no_queue_falls_below_its_guarantee_of_anything_a_victim_used,
+        success_means_at_or_below_the_maximum_and_best_effort_within_the_miss,
+        to_give_any_one_victim_back_would_miss_what_was_reached,
+        shares_add_up_to_what_can_be_released_of_the_need,
+        every_victim_is_below_the_queue_may_go_and_uses_what_is_needed,
+    ):
+        holds(*case)
 
 
 @thousands

@@ -342,12 +342,12 @@ async def test_two_impaired_candidates_do_not_pass_the_lease_back_and_forth() ->
     second, second_task = both.candidate(leases, "b")
 
     led = 0
-    for _ in range(2 * 3600):
+    for _ in range(3600):
         await asyncio.sleep(1)
         led += first.working or second.working
 
-    assert 2 <= first.times + second.times <= 30
-    assert led >= 0.95 * 2 * 3600
+    assert 2 <= first.times + second.times <= 15
+    assert led >= 0.95 * 3600
     await end(first_task, second_task)
 
 
@@ -356,7 +356,7 @@ async def test_a_standby_that_recovers_leads_within_minutes_however_long_all_wer
     leases, ill, other = FakeLeases(), Fitness(), Fitness()
     ill.impaired = other.impaired = "pods: its watches have brought nothing for 200 s"
     leader, leading = ill.candidate(leases, "a")
-    await asyncio.sleep(3 * 3600)
+    await asyncio.sleep(3600)
     standby, waiting = other.candidate(leases, "b")
     await asyncio.sleep(5)
 
