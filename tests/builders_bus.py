@@ -10,6 +10,7 @@ import msgspec
 from makeway.bus import ids
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import (
+    API_VERSION,
     EvictionOrder,
     Fence,
     OrderedGroup,
@@ -19,6 +20,7 @@ from makeway.bus.messages import (
     Victim,
     VictimOutcome,
 )
+from makeway.bus.plan import NodeSelection, PlanRequest, Profile
 from makeway.core.k8s.objects import Pod
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
@@ -114,6 +116,22 @@ def make_outcome(order: EvictionOrder, **changes: Any) -> Outcome:
         ),
     )
     return msgspec.structs.replace(outcome, **changes)
+
+
+def plan_request(pod: object, **changes: Any) -> PlanRequest:
+    """A question about a pod, by its manifest, on all nodes."""
+    request = PlanRequest(
+        api_version=API_VERSION,
+        request_id="req-1",
+        cluster_uid="cluster-1",
+        mode="enforce",
+        timeout_milliseconds=100,
+        max_candidates=16,
+        profile=Profile(name="default-scheduler"),
+        pod=msgspec.Raw(msgspec.json.encode(pod)),
+        nodes=NodeSelection(all_but=True),
+    )
+    return msgspec.structs.replace(request, **changes)
 
 
 def make_decision(**changes: Any) -> DecisionRecord:

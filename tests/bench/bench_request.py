@@ -20,11 +20,12 @@ from prometheus_client import CollectorRegistry
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.bench_plan import SIZES, change_a_pod, cluster
+from builders_bus import plan_request
 from makeway.bus import codec
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.ids import order_id, request_id
-from makeway.bus.messages import API_VERSION, Placement
-from makeway.bus.plan import NodeSelection, PlanReply, PlanRequest, Profile
+from makeway.bus.messages import Placement
+from makeway.bus.plan import PlanReply, Profile
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.recording.decisions import Decisions
@@ -72,16 +73,13 @@ def snapshot(request: pytest.FixtureRequest) -> Iterator[Snapshot]:
 def _request(snapshot: Snapshot) -> bytes:
     now = datetime.now(UTC)
     return msgspec.json.encode(
-        PlanRequest(
-            api_version=API_VERSION,
+        plan_request(
+            _POD,
             request_id=request_id(now),
             cluster_uid=_CLUSTER,
-            mode="enforce",
             timeout_milliseconds=100_000,
             max_candidates=3,
             profile=Profile(name="default-scheduler", filters=tuple(_FILTERS.split())),
-            pod=msgspec.Raw(msgspec.json.encode(_POD)),
-            nodes=NodeSelection(all_but=True),
             nominations=_placements("nominated", NOMINATED),
             assumed=_placements("assumed", ASSUMED),
             seen={"pods": 1, "nodes": 1},

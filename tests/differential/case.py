@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
+from builders_bus import plan_request
 from makeway.bus import codec
-from makeway.bus.messages import API_VERSION, Placement
+from makeway.bus.messages import Placement
 from makeway.bus.plan import NodeSelection, PlanRequest, Profile
 from makeway.core.k8s.objects import (
     Namespace,
@@ -136,15 +137,10 @@ def _request(case: Case, nodes: Sequence[str], most: int) -> PlanRequest:
         for pod in case.pods
         if pod.status.nominated_node_name and not pod.spec.node_name
     )
-    return PlanRequest(
-        api_version=API_VERSION,
-        request_id="differential",
-        cluster_uid="differential",
-        mode="enforce",
-        timeout_milliseconds=100,
+    return plan_request(
+        case.preemptor,
         max_candidates=most,
         profile=Profile(name="default-scheduler", filters=FILTERS),
-        pod=case.preemptor,
         nodes=selection,
         nominations=_placements(nominated),
         assumed=_placements((by_uid[uid], node) for uid, node in case.assumed.items()),

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from makeway.bus.messages import API_VERSION
-from makeway.bus.plan import NodeSelection, PlanRequest, Profile
+from builders_bus import plan_request
+from makeway.bus.plan import NodeSelection
 from makeway.core.k8s import objects
 from makeway.core.k8s.times import api_time
 from makeway.core.policy.document import Policy, parse_policy
@@ -46,18 +46,8 @@ def world(case: Case) -> World:
 def question(case: Case, there: World, nodes: tuple[int, ...]) -> Question:
     """Ask for the preemptor on some nodes, as plugin and nominator do; it is put into the snapshot."""
     manifest = preemptor(case)
-    request = PlanRequest(
-        api_version=API_VERSION,
-        request_id="pairs",
-        cluster_uid="pairs",
-        mode="enforce",
-        timeout_milliseconds=0,
-        max_candidates=16,
-        profile=Profile(name="default-scheduler"),
-        pod=msgspec.Raw(msgspec.json.encode(manifest)),
-        nodes=NodeSelection(names=tuple(f"n{node}" for node in nodes)),
-    )
-    asked = question_of(request, {})
+    on = NodeSelection(names=tuple(f"n{node}" for node in nodes))
+    asked = question_of(plan_request(manifest, nodes=on), {})
     there.snapshot.apply(PutPod(asked.preemptor))
     return as_asked(there.snapshot, asked, msgspec.convert(manifest, objects.Pod))
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from builders_bus import make_victim
-from makeway.bus.messages import API_VERSION, EvictionOrder, Fence, Outcome, Placement, Preemptor
-from makeway.bus.plan import NodeSelection, PlanReply, PlanRequest, Profile
+from builders_bus import make_victim, plan_request
+from makeway.bus.messages import EvictionOrder, Fence, Outcome, Placement, Preemptor
+from makeway.bus.plan import NodeSelection, PlanReply
 from makeway.core.k8s.budget import READY, Budget, Health, budget_of
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import Metadata, PodDisruptionBudget, PriorityClass
@@ -277,17 +277,7 @@ def choices(result: Plan) -> list[tuple[str, set[str]]]:
 
 def replied(result: Plan | PlanRefusal, question: Question) -> PlanReply:
     """Return what a bridge is answered."""
-    request = PlanRequest(
-        api_version=API_VERSION,
-        request_id="r",
-        cluster_uid="c",
-        mode="observe",
-        timeout_milliseconds=0,
-        max_candidates=1,
-        profile=Profile(name=""),
-        pod=msgspec.Raw(b"{}"),
-        nodes=question.nodes,
-    )
+    request = plan_request({}, nodes=question.nodes)
     reply = reply_of(Decision("d", "p", NOW, request, question, result, "", 0.0))
     assert isinstance(reply, PlanReply)
     return reply

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
+from builders_bus import plan_request
 from makeway.bus.comparison import Comparison
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.messages import API_VERSION, OrderKind, Outcome, VictimOutcome, VictimResult
-from makeway.bus.plan import PlanRequest, Profile
+from makeway.bus.messages import OrderKind, Outcome, VictimOutcome, VictimResult
 from makeway.core.comparison import Share
 from makeway.core.k8s.authorship import EVICTOR, ManagedPod
 from makeway.core.k8s.disruption import preemption_message
@@ -123,20 +123,8 @@ class Bench:
     def decide(self, pod: PodRecord = P, *, nominated: str = "", nodes: list[str] | None = None) -> None:
         self.decisions += 1
         question = ask(pod, nodes=nodes)
-        raw = msgspec.json.encode(
-            {"metadata": {"uid": pod.uid}, "spec": {}, "status": {"nominatedNodeName": nominated}}
-        )
-        request = PlanRequest(
-            api_version=API_VERSION,
-            request_id="req-1",
-            cluster_uid="cluster-1",
-            mode="observe",
-            timeout_milliseconds=100,
-            max_candidates=16,
-            profile=Profile(name=SCHEDULER),
-            pod=msgspec.Raw(raw),
-            nodes=question.nodes,
-        )
+        manifest = {"metadata": {"uid": pod.uid}, "spec": {}, "status": {"nominatedNodeName": nominated}}
+        request = plan_request(manifest, mode="observe", nodes=question.nodes)
         self.observing.expect(
             Decision(
                 decision_id=f"dec-{self.decisions}",

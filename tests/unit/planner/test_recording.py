@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
+from builders_bus import plan_request
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.messages import API_VERSION, Placement
-from makeway.bus.plan import NodeSelection, PlanRequest, Profile
+from makeway.bus.messages import Placement
+from makeway.bus.plan import PlanRequest, Profile
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.nodes import RequiredNodes
 from makeway.core.k8s.objects import Metadata, Namespace
@@ -78,16 +79,11 @@ def request(
     volumes = [{"name": "x", "persistentVolumeClaim": {"claimName": "x"}}]
     manifest = pod(uid, cpu=str(cpu), priority=priority, labels=WEB, schedulerName="s", volumes=volumes)
     manifest["metadata"]["uid"] = uid
-    return PlanRequest(
-        api_version=API_VERSION,
-        request_id="req-1",
+    return plan_request(
+        manifest,
         cluster_uid="c",
-        mode="enforce",
-        timeout_milliseconds=100,
         max_candidates=4,
         profile=Profile(name="s"),
-        pod=msgspec.Raw(msgspec.json.encode(manifest)),
-        nodes=NodeSelection(all_but=True),
         nominations=tuple(Placement("default", name, name, node) for name, node in (nominated or {}).items()),
         ignore_columns=ignore_columns,
     )

@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from builders_bus import plan_request
 from makeway.bus import codec
 from makeway.bus.commit import Offer
 from makeway.bus.ids import request_id
-from makeway.bus.messages import API_VERSION, Outcome, VictimOutcome
+from makeway.bus.messages import Outcome, VictimOutcome
 from makeway.bus.plan import NodeSelection, PlanReply, PlanRequest, Profile
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.selector import Selector
@@ -75,19 +76,8 @@ class Bench(Answering):
 
 
 def request(**changes: Any) -> PlanRequest:
-    fields: dict[str, Any] = {
-        "api_version": API_VERSION,
-        "request_id": request_id(datetime.now(UTC)),
-        "cluster_uid": "cluster-1",
-        "mode": "enforce",
-        "timeout_milliseconds": 100,
-        "max_candidates": 16,
-        "profile": Profile(name="default-scheduler"),
-        "pod": msgspec.Raw(msgspec.json.encode(POD)),
-        "nodes": NodeSelection(all_but=True),
-        **changes,
-    }
-    return PlanRequest(**fields)
+    asked = {"request_id": request_id(datetime.now(UTC)), **changes}
+    return plan_request(asked.pop("pod", POD), **asked)
 
 
 def pod_with(**spec: Any) -> msgspec.Raw:
