@@ -43,7 +43,6 @@ from makeway.evictor.limits.slots import Slots
 from makeway.evictor.limits.windows import TEN_MINUTES
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import SystemClock
-from makeway.evictor.status import evictor_status
 from makeway.runtime import garbage
 from makeway.runtime.brake import BrakeMetrics, BrakeReader
 from makeway.runtime.config import Config, ConfigKind
@@ -51,7 +50,7 @@ from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.config_sources import source_for
 from makeway.runtime.connections import OtherClusterError, connected
 from makeway.runtime.events import EventRecorder
-from makeway.runtime.process import run_until_signalled
+from makeway.runtime.process import component_status, run_until_signalled
 from makeway.runtime.queues_config import QUEUES
 from makeway.runtime.settings import ServiceSettings
 
@@ -185,11 +184,20 @@ async def run(
             }
 
         def status() -> ComponentStatus:
-            return evictor_status(
+            everywhere, namespace_modes = mode_guard.modes()
+            control = mode_guard.control
+            return component_status(
+                "evictor",
                 identity,
                 cluster_uid,
-                mode_guard,
+                control,
+                mode=everywhere,
+                own_mode=mode,
+                namespace_modes=namespace_modes,
                 policy_revision=policy.revision,
+                told_policy_revision=control.policy_revision if control else "",
+                leading=True,
+                brake=brake.current.scope(),
                 trouble="; ".join(filter(None, (*checks().values(), queues_source.unhealthy()))),
                 caps=caps.describe(clock.now()),
                 breaker=breaker.describe(),

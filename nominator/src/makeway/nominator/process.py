@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from datetime import UTC, datetime
 from functools import partial
 from typing import Literal
 
@@ -13,7 +12,7 @@ from prometheus_client import REGISTRY
 from makeway.bus.codec import source
 from makeway.bus.component_status import ComponentStatus
 from makeway.bus.errors import BusError
-from makeway.bus.messages import API_VERSION, Fence
+from makeway.bus.messages import Fence
 from makeway.core.k8s.event import EventType, Regarding
 from makeway.core.k8s.objects import Pod, PriorityClass
 from makeway.core.policy.brake import Brake
@@ -33,7 +32,7 @@ from makeway.runtime.connections import OtherClusterError, connected
 from makeway.runtime.events import EventRecorder
 from makeway.runtime.lease import Leadership, LeaseSettings, StepDown
 from makeway.runtime.listwatch import ListWatch, Resource
-from makeway.runtime.process import run_until_signalled, version
+from makeway.runtime.process import component_status, run_until_signalled
 from makeway.runtime.settings import ServiceSettings
 
 Verify = Literal["none", "shadow"]
@@ -195,20 +194,15 @@ def nominator_status(
 
     `trouble`: what keeps it from its work. `signatures`: how they are.
     """
-    state = control.state
-    return ComponentStatus(
-        api_version=API_VERSION,
-        component="nominator",
-        identity=identity,
-        version=version(),
-        at=datetime.now(UTC),
+    return component_status(
+        "nominator",
+        identity,
+        cluster_uid,
+        control.state,
         mode=control.mode(""),
         own_mode=control.own_mode,
-        cluster_uid=cluster_uid,
         namespace_modes=control.modes(),
-        revision=state.revision if state else 0,
-        policy_revision=state.policy_revision if state else "",
-        queues_revision=state.queues_revision if state else "",
+        policy_revision=control.state.policy_revision if control.state else "",
         leading=leading,
         brake=brake.scope(),
         trouble=trouble,

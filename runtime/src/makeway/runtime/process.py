@@ -17,9 +17,14 @@ import secrets
 import signal
 import socket
 from collections.abc import Coroutine, Iterator
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import structlog
+
+from makeway.bus.component_status import Component, ComponentStatus
+from makeway.bus.control import ControlState
+from makeway.bus.messages import API_VERSION
 
 EXIT_OK = 0
 EXIT_FAILURE = 1
@@ -43,6 +48,28 @@ def identity() -> str:
 def version() -> str:
     """The version of this distribution."""
     return importlib.metadata.version("makeway")
+
+
+def component_status(
+    component: Component, identity: str, cluster_uid: str, control: ControlState | None = None, **own: Any
+) -> ComponentStatus:
+    """Return how a component of this version is.
+
+    `control`: the control state that it follows, where it does. `own`: its other fields.
+    """
+    told: dict[str, Any] = {}
+    if control is not None:
+        told = {"revision": control.revision, "queues_revision": control.queues_revision}
+    return ComponentStatus(
+        api_version=API_VERSION,
+        component=component,
+        identity=identity,
+        version=version(),
+        at=datetime.now(UTC),
+        cluster_uid=cluster_uid,
+        **told,
+        **own,
+    )
 
 
 async def run_until_signalled(

@@ -16,7 +16,6 @@ from prometheus_client import CollectorRegistry
 from makeway.bus.client import Bus
 from makeway.bus.component_status import ComponentStatus
 from makeway.bus.control import ControlState
-from makeway.bus.messages import API_VERSION
 from makeway.bus.orders import OrderWriter
 from makeway.core.policy.mode import Mode, more_restrictive
 from makeway.planner.commit.committer import Committer
@@ -54,7 +53,7 @@ from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.events import EventRecorder
 from makeway.runtime.kube import Api
 from makeway.runtime.lease import Leadership, LeaseSettings
-from makeway.runtime.process import version
+from makeway.runtime.process import component_status
 from makeway.runtime.settings import ConfigSettings
 
 
@@ -334,15 +333,12 @@ class Parts:
         context, seen, configuration = self._context, self.seen, self.seen.configuration
         in_force, signatures = configuration.in_force, context.bus.signatures
         found = self.checks()
-        return ComponentStatus(
-            api_version=API_VERSION,
-            component="planner",
-            identity=context.identity,
-            version=version(),
-            at=datetime.now(UTC),
+        return component_status(
+            "planner",
+            context.identity,
+            context.cluster_uid,
             mode=more_restrictive(context.mode, in_force.mode),
             own_mode=context.mode,
-            cluster_uid=context.cluster_uid,
             namespace_modes={
                 namespace: more_restrictive(context.mode, mode)
                 for namespace, mode in sorted(in_force.modes().items())
