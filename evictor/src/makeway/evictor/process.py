@@ -50,7 +50,7 @@ from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.config_sources import source_for
 from makeway.runtime.connections import OtherClusterError, connected
 from makeway.runtime.events import EventRecorder
-from makeway.runtime.process import component_status, run_until_signalled
+from makeway.runtime.process import component_status, run_until_signalled, until_set
 from makeway.runtime.queues_config import QUEUES
 from makeway.runtime.settings import ServiceSettings
 
@@ -219,9 +219,7 @@ async def run(
             await outcomes_read.wait()
             await breaker_store.known.wait()
             # Not waited for without end: orders of pods do not depend on the queues.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(QUEUES_WAIT_SECONDS):
-                    await queues_read.wait()
+            await until_set(queues_read, QUEUES_WAIT_SECONDS)
             repairs = await bus.repairs.serve(mark_repair.handle)
             closing.push_async_callback(repairs.unsubscribe)
             await take_forever(orders, evictor.handle, slots)

@@ -8,7 +8,6 @@ is deleted here. Every step is bounded: a request, a patch, an order's life.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Final, NoReturn
@@ -31,6 +30,7 @@ from makeway.nominator.parts import NominatorParts
 from makeway.nominator.pending import PendingPod
 from makeway.nominator.questions import NoAnswer, Questions
 from makeway.runtime.kube import ApiError, ApiUnavailable
+from makeway.runtime.process import until_set
 
 TICK_SECONDS: Final = 0.25
 """Between two rounds where nothing is heard."""
@@ -119,9 +119,7 @@ class Nominator:
                         await self._round()
                     except (BusError, ApiError, ApiUnavailable) as error:
                         _log.warning("round_failed", error=str(error))
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(TICK_SECONDS):
-                        await self._wake.wait()
+                await until_set(self._wake, TICK_SECONDS)
         finally:
             await self._commits.stop()
 

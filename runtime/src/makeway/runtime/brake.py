@@ -8,7 +8,6 @@ change, every `POLL_SECONDS`, and whenever a caller asks for an answer younger t
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable
 from http import HTTPStatus
@@ -22,6 +21,7 @@ from makeway.core.k8s.objects import ConfigMap
 from makeway.core.policy.brake import CONFIGMAP, RELEASED, Brake, parse_brake
 from makeway.runtime.kube import ApiError, ApiUnavailable
 from makeway.runtime.listwatch import ListWatch, ListWatchTimings, ObjectReader, Observer, Resource
+from makeway.runtime.process import until_set
 
 FRESH_SECONDS: Final = 1.0
 """How old an answer may be where an eviction depends on it, counted from when its read began."""
@@ -164,9 +164,7 @@ class BrakeReader:
                 pause = RETRY_SECONDS  # told by `_read`
             else:
                 pause = POLL_SECONDS
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._changed.wait()
+            await until_set(self._changed, pause)
 
     async def _read(self) -> None:
         began = self._clock()

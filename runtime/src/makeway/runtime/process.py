@@ -72,6 +72,13 @@ def component_status(
     )
 
 
+async def until_set(event: asyncio.Event, seconds: float) -> None:
+    """Wait until an event is set, for so long at the most."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
 async def run_until_signalled(
     *parts: Coroutine[Any, Any, object], expected: tuple[type[Exception], ...] = ()
 ) -> int:

@@ -30,6 +30,7 @@ from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.snapshot.records import PodRecord
 from makeway.runtime.failpoints import failpoint
+from makeway.runtime.process import until_set
 
 STORED_WITHIN: Final = timedelta(seconds=5)
 """How long an order may take to be stored again."""
@@ -199,10 +200,7 @@ class Committer:
         for place in commit.placements:
             self._wakes[place.uid] = waiting
         try:
-            async with asyncio.timeout(min(left, LOOKS_AGAIN_SECONDS)):
-                await waiting.wait()
-        except TimeoutError:
-            return
+            await until_set(waiting, min(left, LOOKS_AGAIN_SECONDS))
         finally:
             for place in commit.placements:
                 if self._wakes.get(place.uid) is waiting:

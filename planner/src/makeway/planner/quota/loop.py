@@ -11,7 +11,6 @@ is evicted would be made anew, and run.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -57,6 +56,7 @@ from makeway.planner.quota.waiting import Cause
 from makeway.planner.recording.decisions import Decisions
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.failpoints import failpoint
+from makeway.runtime.process import until_set
 
 ROUND_SECONDS: Final = 0.25
 """Between two rounds."""
@@ -138,9 +138,7 @@ class QuotaLoop:
                         await self.one_round(fence)
                     except BusError as error:
                         _log.warning("quota_round_failed", error=str(error))
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(ROUND_SECONDS):
-                        await self._changed.wait()
+                await until_set(self._changed, ROUND_SECONDS)
         finally:
             self.control = None
             self._telling.end()

@@ -8,7 +8,6 @@ planner may patch that one ConfigMap, and make none; whoever installs makeway do
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NoReturn, Protocol
 
@@ -31,6 +30,7 @@ from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.events import EventSink
 from makeway.runtime.kube import MERGE_PATCH, ApiError, ApiUnavailable
 from makeway.runtime.listwatch import ListWatch, ListWatchTimings, ObjectReader, Observer, Resource
+from makeway.runtime.process import until_set
 
 RETRY_SECONDS: Final = 10.0
 """How long after a write that has no effect, or failed, it is looked at again where nothing is heard."""
@@ -121,9 +121,7 @@ class TolerationKeeper:
             self._changed.clear()
             await self._write()
             self._tell()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(RETRY_SECONDS):
-                    await self._changed.wait()
+            await until_set(self._changed, RETRY_SECONDS)
 
     def read(self, found: ConfigMap | None) -> None:
         """Take over the record as it is there; where it is not, or cannot be used, the last one holds."""

@@ -8,7 +8,6 @@ another unseen, as each word is published with the sequence of the last that its
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Collection
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
@@ -27,6 +26,7 @@ from makeway.core.policy.restrictions import restrictions
 from makeway.core.queues.queue_exempt import queue_exempt_namespaces
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.quota.processes import QuotaMemory, memory_in
+from makeway.runtime.process import until_set
 
 POLL_SECONDS: Final = 5.0
 """Between two reads of what is stored, where nothing changes."""
@@ -205,9 +205,7 @@ class Control:
                 self.metrics.control.labels("failed").inc()
                 _log.warning("control_not_published", error=str(error))
                 pause = RETRY_SECONDS
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._changed.wait()
+            await until_set(self._changed, pause)
 
     async def _publish(self) -> bool:
         """Publish where that is needed; return False where another was first."""
