@@ -12,6 +12,7 @@ from makeway.cli.history.rows import History, Wanted
 from makeway.cli.history.story import ORDERED_WITHIN, Message, Row
 from makeway.cli.history.streams import StreamEntry
 from makeway.cli.output import Printer
+from makeway.core.recent import Recent
 
 KEPT: Final = 5000
 _OPEN: Final = ("planned", "live")
@@ -55,7 +56,7 @@ def _namespaces(content: Any) -> set[str]:
 async def follow(printer: Printer, entries: AsyncIterator[StreamEntry], wanted: Wanted) -> None:
     """Print until the connection is lost or the command interrupted. Raises BusError."""
     coming = Coming(wanted)
-    ended: dict[str, str] = {}
+    ended = Recent[str, str](KEPT)
     planned: dict[str, Row] = {}
     async for entry in entries:
         # By the writers' clock, so that what is past is judged as of then.
@@ -77,8 +78,6 @@ async def follow(printer: Printer, entries: AsyncIterator[StreamEntry], wanted: 
             if row.result in _OPEN or ended.get(key) == row.result:
                 continue
             ended[key] = row.result
-            if len(ended) > KEPT:
-                ended.pop(next(iter(ended)))
             printer.row("  ".join(rows.line(row, now)))
 
 

@@ -5,7 +5,6 @@ By their writers' times; where clocks differ, or a message comes late, a cause s
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, TypeVar
@@ -14,6 +13,7 @@ from makeway.bus.comparison import Comparison
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.core.causes import Happened, in_order
+from makeway.core.recent import Recent
 
 HOLD: Final = timedelta(seconds=0.25)
 """How long a message is held back for causes that come later."""
@@ -34,7 +34,7 @@ class Causes(Generic[T]):
     """Holds items back and gives them in order. O(held log held) for each that is due."""
 
     _held: list[Happened[_Held[T]]] = field(default_factory=list)
-    _times: OrderedDict[str, float] = field(default_factory=OrderedDict)
+    _times: Recent[str, float] = field(default_factory=lambda: Recent(_REMEMBERED))
 
     def __bool__(self) -> bool:
         """Report whether anything is held."""
@@ -68,9 +68,6 @@ class Causes(Generic[T]):
         for one in found:
             if one.key:
                 self._times[one.key] = one.at
-                self._times.move_to_end(one.key)
-        while len(self._times) > _REMEMBERED:
-            self._times.popitem(last=False)
         return found
 
 

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
+from makeway.core.recent import Recent
+
 REFUSALS: Final = 2
 """So many orders are refused for late pods of one unit."""
 
@@ -25,15 +27,11 @@ class LateMembers:
     """One evictor's; after a restart, and by another one, orders are refused again."""
 
     def __init__(self) -> None:
-        self._refused: dict[str, tuple[int, datetime]] = {}
+        self._refused = Recent[str, tuple[int, datetime]](MOST_UNITS)
 
     def refused(self, unit: str, now: datetime) -> None:
         """Note that an order was refused for late pods of a unit."""
-        count = self._count(unit, now) + 1
-        self._refused.pop(unit, None)
-        self._refused[unit] = (count, now)
-        if len(self._refused) > MOST_UNITS:
-            del self._refused[next(iter(self._refused))]
+        self._refused[unit] = self._count(unit, now) + 1, now
 
     def growing(self, units: Iterable[str], now: datetime) -> frozenset[str]:
         """Return those of `units` whose late pods keep no order any more."""

@@ -23,6 +23,7 @@ from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.pod_groups import group_of
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import SelectorError
+from makeway.core.recent import Recent
 from makeway.planner.observe.comparing import Observed, comparison, expected, observed
 from makeway.planner.observe.pairing import (
     MOST_GROUPS,
@@ -70,8 +71,7 @@ class Comparer:
         self._cache = PlanCache()
         most = MOST_GROUPS if self.of_groups else MOST_WAITING
         self.pairing = Pairing(anywhere=self.of_groups, most=most, served=self.served)
-        self._observed: dict[str, Observed] = {}
-        self._most = most
+        self._observed = Recent[str, Observed](most)
 
     def expect(self, decision: Decision, now: datetime) -> list[Comparison]:
         """Take a decision that was made in mode `observe`; return what that concludes.
@@ -168,8 +168,6 @@ class Comparer:
         plan = expected(self.snapshot, seen.decision)
         found = self._concluded(self.pairing.expect(plan, asked=seen.certainty is None), now)
         self._observed[plan.key] = seen
-        while len(self._observed) > self._most:
-            del self._observed[next(iter(self._observed))]
         return found
 
     def _concluded(self, pairs: Iterable[ComparedPair], now: datetime) -> list[Comparison]:

@@ -25,6 +25,7 @@ from makeway.core.k8s.authorship import writers_of_mark
 from makeway.core.k8s.disruption import preempted_by, preempted_for_group
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.quantity import QuantityError
+from makeway.core.recent import Recent
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe.authors import Authors, SeenMark
 from makeway.planner.observe.comparer import Comparer
@@ -102,7 +103,7 @@ class ObserveLoop:
         self._gangs = comparer(lambda _: False, of_groups=True)
         self._both = (self._gangs, self._pods)
         self._marked: set[str] = set()
-        self._told: dict[str, tuple[object, ...]] = {}
+        self._told = Recent[str, tuple[object, ...]](_TOLD_LIMIT)
         self._queue: asyncio.Queue[Comparison] = asyncio.Queue(QUEUE_LIMIT)
 
     def __len__(self) -> int:
@@ -293,10 +294,8 @@ class ObserveLoop:
         ours = comparison.makeway
         answer = (comparison.result, *((ours.node, ours.victims) if ours is not None else ()))
         uid = comparison.preemptor.uid
-        before = self._told.pop(uid, None)
+        before = self._told.get(uid)
         self._told[uid] = answer
-        while len(self._told) > _TOLD_LIMIT:
-            del self._told[next(iter(self._told))]
         return comparison.result == "makewayOnly" and before == answer
 
     def _say_all(self, comparisons: Iterable[Comparison]) -> None:

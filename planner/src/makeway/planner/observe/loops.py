@@ -8,7 +8,7 @@ state, told of each preemption, makeway's own and others', and the time.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -16,6 +16,7 @@ from typing import Final
 
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.times import api_time
+from makeway.core.recent import Recent
 from makeway.planner.observe.reasons import PREEMPTION_LOOP
 from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
 from makeway.planner.snapshot.records import PodRecord
@@ -72,18 +73,16 @@ class PreemptionLoops:
     """The pairs of owners, preemptor's and victim's. A preemption costs O(victims)."""
 
     def __init__(self) -> None:
-        self._pairs: OrderedDict[tuple[str, str], _Pair] = OrderedDict()
+        self._pairs = Recent[tuple[str, str], _Pair](MOST_PAIRS)
         self._held_until: datetime | None = None
 
     def preempted(self, preemptor: PodRecord, victim: PodRecord, now: datetime) -> bool:
         """Take in a preemption; report whether a loop begins with it."""
         key = owner_of(preemptor), owner_of(victim)
-        pair = self._pairs.pop(key, None)
+        pair = self._pairs.get(key)
         if pair is None or pair.forgotten(now):
             pair = _Pair(now, now)
         self._pairs[key] = pair
-        if len(self._pairs) > MOST_PAIRS:
-            self._pairs.popitem(last=False)
         pair.last = now
         pair.preemptor, pair.victim = _name(preemptor), _name(victim)
         before = pair.goes_on(now)

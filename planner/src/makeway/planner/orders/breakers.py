@@ -7,12 +7,13 @@ comes to nothing too. Evictors refuse orders of all namespaces or of one. Pure s
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.core.recent import Recent
 from makeway.planner.orders.not_now import Asker, NotNow
 
 NOT_STORED: Final = "OrdersNotStored"
@@ -97,7 +98,7 @@ class Breakers:
 
     def __init__(self) -> None:
         self._all = _Breaker()
-        self._by_namespace: OrderedDict[str, _Breaker] = OrderedDict()
+        self._by_namespace = Recent[str, _Breaker](MOST_NAMESPACES)
 
     def held(self, asking: Asker, now: datetime) -> NotNow | None:
         """Return why no order may be begun for a preemptor; None where one may.
@@ -152,7 +153,7 @@ class Breakers:
             self._all.futile(id_, BREAKER_OPEN, at)
         elif outcome.reason == "breaker-open-namespace":
             self._all.works(BREAKER_OPEN)
-            self._of(namespace).futile(id_, BREAKER_OPEN, at)
+            self._by_namespace.setdefault(namespace, _Breaker()).futile(id_, BREAKER_OPEN, at)
         elif outcome.result == "succeeded":
             self._all.works(BREAKER_OPEN)
             self._by_namespace.pop(namespace, None)
@@ -163,9 +164,3 @@ class Breakers:
         """Return the breaker for all orders, and that of a namespace where it has one."""
         own = self._by_namespace.get(namespace)
         return (self._all,) if own is None else (self._all, own)
-
-    def _of(self, namespace: str) -> _Breaker:
-        found = self._by_namespace.setdefault(namespace, _Breaker())
-        if len(self._by_namespace) > MOST_NAMESPACES:
-            self._by_namespace.popitem(last=False)
-        return found

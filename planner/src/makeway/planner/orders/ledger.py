@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from msgspec import structs
 
 from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Outcome, Placement, StreamPosition, Void
+from makeway.core.recent import Recent
 from makeway.planner.orders.breakers import Breakers
 from makeway.planner.orders.failures import OrderEnd, end_of, end_of_void
 from makeway.planner.orders.limits import HeldOrder, LimitedPreemptors, limit_reached, most_orders
@@ -79,7 +80,7 @@ class Ledger:
         self._reserved: set[str] = set()
         self._ended: dict[str, OrderEnd] = {}
         self._lately: deque[OrderEnd] = deque()
-        self._named: dict[str, datetime] = {}
+        self._named = Recent[str, datetime](MOST_NAMED)
 
     def __len__(self) -> int:
         """How many orders are taken for live."""
@@ -282,10 +283,7 @@ class Ledger:
 
     def _name(self, uids: Iterable[str], at: datetime) -> None:
         for uid in uids:
-            self._named.pop(uid, None)
             self._named[uid] = at
-            if len(self._named) > MOST_NAMED:
-                del self._named[next(iter(self._named))]
 
     def _forget(self, now: datetime) -> None:
         for order_id in [order_id for order_id, live in self._live.items() if live.until < now]:
@@ -299,6 +297,6 @@ class Ledger:
                 if self._settled.get(uid) == order_id:
                     del self._settled[uid]
         while self._named and now - next(iter(self._named.values())) > REMEMBERED:
-            del self._named[next(iter(self._named))]
+            self._named.popitem(last=False)
         while self._lately and now - self._lately[0].at > STATUS_LAG:
             self._lately.popleft()

@@ -8,13 +8,14 @@ to leave is no matter. The rule is pure; `LimitedPreemptors` is state that is gi
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from makeway.core.policy.document import PolicyLimits
+from makeway.core.recent import Recent
 from makeway.planner.orders.not_now import Asker, NotNow
 from makeway.planner.snapshot.records import PodRecord
 
@@ -115,7 +116,7 @@ class LimitedPreemptors:
     """Preemptors that were refused an order for the limit lately, the last refused last."""
 
     def __init__(self) -> None:
-        self._refused: OrderedDict[str, tuple[Asker, datetime]] = OrderedDict()
+        self._refused = Recent[str, tuple[Asker, datetime]](MOST_WAITING)
 
     def __len__(self) -> int:
         """How many are remembered."""
@@ -123,10 +124,7 @@ class LimitedPreemptors:
 
     def refused(self, preemptor: Asker, now: datetime) -> None:
         """Take note of one."""
-        self._refused.pop(preemptor.uid, None)
         self._refused[preemptor.uid] = preemptor, now
-        if len(self._refused) > MOST_WAITING:
-            self._refused.popitem(last=False)
 
     def served(self, uid: str) -> None:
         """Forget one: it was given a plan."""

@@ -22,6 +22,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from makeway.bus.ids import moment_in
+from makeway.core.recent import Recent
 from makeway.planner.plan.result import PlanRefusal
 
 WINDOW_SECONDS: Final = 60.0
@@ -86,7 +87,7 @@ class StaleRefusals:
     """Which preemptors were refused lately from a snapshot that was behind, by UID."""
 
     def __init__(self) -> None:
-        self._refusals: dict[str, _StaleRefusal] = {}
+        self._refusals = Recent[str, _StaleRefusal](_MAX_REFUSALS)
 
     def with_retry(self, refusal: PlanRefusal, uid: str, now: datetime, *, behind: bool) -> PlanRefusal:
         """Return the refusal, with a time to try again where the snapshot was behind; O(1), amortised."""
@@ -95,8 +96,6 @@ class StaleRefusals:
             return refusal
         number = last.number + 1 if last is not None and now - last.at <= FORGOTTEN else 1
         self._refusals[uid] = _StaleRefusal(number, now)
-        if len(self._refusals) > _MAX_REFUSALS:
-            del self._refusals[next(iter(self._refusals))]
         again = now + min(FIRST_PAUSE * 2 ** min(number - 1, 16), LONGEST_PAUSE)
         if refusal.retry_at is not None and refusal.retry_at <= again:
             return refusal
@@ -107,11 +106,9 @@ class FirstFailures:
     """When each pod was first asked about, by UID."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, datetime] = {}
+        self._seen = Recent[str, datetime](_MAX_FAILURES)
 
     def note(self, uid: str, told: datetime | None, now: datetime) -> datetime:
         """Return since when a pod has not fitted: what its condition tells, or the first question. O(1)."""
         seen = self._seen.setdefault(uid, now)
-        if len(self._seen) > _MAX_FAILURES:
-            del self._seen[next(iter(self._seen))]
         return seen if told is None else min(seen, told)

@@ -6,13 +6,13 @@ import asyncio
 import hashlib
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import msgspec
 
+from makeway.core.recent import Recent
 from makeway.runtime.kube import Api, ApiError, ApiUnavailable
 
 MOST_SESSIONS: Final = 1_000
@@ -94,7 +94,7 @@ class ClusterGate:
     def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
         self._clock = clock
-        self._known: OrderedDict[bytes, tuple[float, Admission]] = OrderedDict()
+        self._known = Recent[bytes, tuple[float, Admission]](_MOST_REVIEWS)
         self._asking = asyncio.Semaphore(_REVIEWS_AT_ONCE)
 
     async def review(self, token: str) -> Admission:
@@ -111,9 +111,6 @@ class ClusterGate:
         except (ApiError, ApiUnavailable, msgspec.DecodeError) as error:
             raise NoAnswerError(str(error)) from error
         self._known[key] = self._clock(), admission
-        self._known.move_to_end(key)
-        while len(self._known) > _MOST_REVIEWS:
-            self._known.popitem(last=False)
         return admission
 
     async def _ask(self, token: str) -> Admission:
@@ -154,14 +151,12 @@ class Sessions:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._tokens: OrderedDict[str, tuple[float, str]] = OrderedDict()
+        self._tokens = Recent[str, tuple[float, str]](MOST_SESSIONS)
 
     def begin(self, token: str) -> str:
         """Keep a token; return what the cookie is to say. The oldest session makes room."""
         session = secrets.token_urlsafe(32)
         self._tokens[session] = self._clock(), token
-        while len(self._tokens) > MOST_SESSIONS:
-            self._tokens.popitem(last=False)
         return session
 
     def token(self, session: str) -> str | None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from makeway.core.recent import Recent
 from makeway.planner.snapshot.columns import Ints
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.signatures.table import SignatureTable
@@ -164,7 +165,7 @@ class Tallies:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Hashable, Tally] = OrderedDict()
-        self._remembered: OrderedDict[Hashable, tuple[int, Any]] = OrderedDict()
+        self._remembered = Recent[Hashable, tuple[int, Any]](_REMEMBERED)
 
     def within(self, allowance: Allowance) -> BoundedTallies:
         """Return the tallies as one attempt at a plan uses them, as far as its allowance goes."""
@@ -174,10 +175,8 @@ class Tallies:
         """Return what was found for a key, found anew where the stamp is another."""
         known = self._remembered.get(key)
         if known is None or known[0] != stamp:
-            known = self._remembered[key] = (stamp, find())
-            while len(self._remembered) > _REMEMBERED:
-                self._remembered.popitem(last=False)
-        self._remembered.move_to_end(key)
+            known = stamp, find()
+        self._remembered[key] = known
         return known[1]
 
     def get(

@@ -1,0 +1,27 @@
+"""What is remembered of the latest so many."""
+
+from __future__ import annotations
+
+from makeway.core.recent import Recent
+
+
+def test_the_eldest_is_forgotten_and_what_is_set_again_is_the_youngest() -> None:
+    recent: Recent[str, int] = Recent(2)
+
+    recent["a"] = 1
+    recent["b"] = 2
+    recent["a"] = 3
+    recent["c"] = 4
+
+    assert list(recent.items()) == [("a", 3), ("c", 4)]
+
+
+def test_what_was_taken_away_leaves_room() -> None:
+    recent: Recent[str, int] = Recent(2)
+    recent["a"] = 1
+    recent["b"] = 2
+
+    del recent["a"]
+    recent["c"] = 3
+
+    assert list(recent) == ["b", "c"]
