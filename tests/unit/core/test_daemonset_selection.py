@@ -53,7 +53,7 @@ def test_single_prefers_one_that_opted_out_to_one_that_is_far_too_large() -> Non
 def test_single_tells_how_far_the_nearest_pod_was_too_large() -> None:
     found = chosen([a_pod("large", 30), a_pod("larger", 40)], need=10, strategy="single")
 
-    assert found == NoSelection((("single", TooLarge(a_pod("large", 30), Fraction(2))),))
+    assert found == NoSelection((("single", TooLarge(Fraction(2))),))
 
 
 def test_a_deviation_is_that_of_the_resource_where_it_is_largest() -> None:

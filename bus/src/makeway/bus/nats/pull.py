@@ -56,7 +56,6 @@ class Pulled:
 
     message: Msg
     stream_sequence: int
-    consumer_sequence: int
     deliveries: int
     pending: int
     time: datetime
@@ -195,7 +194,6 @@ def _pulled(message: Msg, received_at: float) -> Pulled:
     return Pulled(
         message=message,
         stream_sequence=facts.sequence.stream,
-        consumer_sequence=facts.sequence.consumer,
         deliveries=facts.num_delivered,
         pending=facts.num_pending,
         time=facts.timestamp.astimezone(UTC),

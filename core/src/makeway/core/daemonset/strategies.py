@@ -46,9 +46,8 @@ class NoneCovers:
 
 @dataclass(frozen=True, slots=True)
 class TooLarge:
-    """Every pod that alone would do is too large; `nearest` is the least so."""
+    """Every pod that alone would do is too large; `deviation`: of the one that is so the least."""
 
-    nearest: Occupant
     deviation: Fraction
 
 
@@ -94,8 +93,7 @@ def single(
 
     near = [one for one in covering if one[0] <= limit]
     if not near:
-        far, pod = min(covering, key=order)
-        return TooLarge(pod, far)
+        return TooLarge(min(covering, key=order)[0])
     first = min(pod.pod_class for _, pod in near)
     far, pod = min((one for one in near if one[1].pod_class == first), key=order)
     return Single(pod, far)

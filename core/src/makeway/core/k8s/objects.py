@@ -55,7 +55,6 @@ class ResourceRequirements(View, frozen=True, gc=False):
     """resources of a container or of a whole pod."""
 
     requests: dict[str, Quantity] | None = None
-    limits: dict[str, Quantity] | None = None
 
 
 class ContainerPort(View, frozen=True, gc=False):
@@ -185,7 +184,6 @@ class PodSpec(View, frozen=True, gc=False):
     preemption_policy: str | None = None
     scheduler_name: str | None = None
     termination_grace_period_seconds: int | None = None
-    host_network: bool | None = None
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] | None = None
     overhead: dict[str, Quantity] | None = None
@@ -231,7 +229,6 @@ class PodStatus(View, frozen=True, gc=False):
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
     allocated_resources: dict[str, Quantity] | None = None
     resources: ResourceRequirements | None = None
-    resize: str | None = None
 
 
 class Pod(View, frozen=True, gc=False):

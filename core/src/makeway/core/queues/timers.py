@@ -72,11 +72,6 @@ class Timers:
         """Return a queue's timer, where one runs."""
         return self._timers.get(path)
 
-    @property
-    def running(self) -> frozenset[str]:
-        """The paths of the queues that a process runs for."""
-        return frozenset(self._running)
-
     def saved(self, tree: QueueTree | None, now: datetime, mode: Mode = "enforce") -> None:
         """Take note of a configuration that has come into force; None where there is none. O(queues)."""
         self.changes += 1

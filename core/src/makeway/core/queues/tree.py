@@ -51,15 +51,14 @@ class QueueSpec:
 class Queue:
     """One queue in its tree.
 
-    `number`: its place in the tree's order; `parent`: the parent's, -1 for root. `line`: the numbers of
-    the queue and its ancestors, itself first. `below`: the number after the last of its subtree, so that
-    the subtree is `range(number, below)`. `namespaces`: whose pods may use it, empty for any. `fenced`: it
-    and those below it take nothing back from outside. `lends`: others may take back what its pods hold.
+    `number`: its place in the tree's order. `line`: the numbers of the queue and its ancestors, itself first.
+    `below`: the number after the last of its subtree, so that the subtree is `range(number, below)`.
+    `namespaces`: whose pods may use it, empty for any. `fenced`: it and those below it take nothing back from
+    outside. `lends`: others may take back what its pods hold.
     """
 
     path: str
     number: int
-    parent: int
     line: tuple[int, ...]
     children: tuple[int, ...]
     below: int
@@ -191,7 +190,6 @@ def _number(
     queues[number] = Queue(
         path=path,
         number=number,
-        parent=line[0] if line else -1,
         line=own,
         children=children,
         below=len(queues),

@@ -15,9 +15,9 @@ class GangPlan:
     """Where the members go, in an order in which they can be placed, and which pods must go for them.
 
     `victims`: node by node; pods of one unit stand next to one another. Without any, the columns need no pod
-    gone. `domains`: key and value of each topology constraint. `must_place`: how many had to be placed; more
-    are only where they cost nothing. `priced`: the domains that were looked at, best first. `changed`: the
-    cluster did so meanwhile; this holds in it as it is now, but another plan might be made there.
+    gone. More are placed than have to be only where that costs nothing. `domains`: key and value of each
+    topology constraint. `priced`: the domains that were looked at, best first. `changed`: the cluster did so
+    meanwhile; this holds in it as it is now, but another plan might be made there.
     """
 
     scope: Scope
@@ -25,7 +25,6 @@ class GangPlan:
     victims: tuple[RemovablePod, ...]
     awaited: tuple[AwaitedPod, ...]
     price: Price
-    must_place: int
     domains: tuple[tuple[str, str], ...] = ()
     left_out: tuple[str, ...] = ()
     priced: tuple[GangDomain, ...] = ()

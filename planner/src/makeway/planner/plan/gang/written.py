@@ -157,7 +157,6 @@ def written(found: Found, gang: GangQuestion, scope: Scope) -> Generator[None, N
         victims=tuple(victims),
         awaited=awaited,
         price=price,
-        must_place=model.must,
         domains=found.domains,
         left_out=found.left_out,
     )
