@@ -9,8 +9,8 @@ state, told of each preemption, makeway's own and others', and the time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -18,7 +18,7 @@ from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.times import api_time
 from makeway.core.recent import Recent
 from makeway.planner.observe.reasons import PREEMPTION_LOOP
-from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
+from makeway.planner.plan.result import Plan, PlanRefusal, RemovablePod
 from makeway.planner.snapshot.records import PodRecord
 
 WINDOW: Final = timedelta(minutes=10)
@@ -127,47 +127,24 @@ def hold_back(loops: PreemptionLoops, preemptor: PodRecord, plan: Plan, now: dat
         return plan
     held: list[tuple[datetime, PodRecord]] = []
 
-    def free(candidates: Sequence[PlanCandidate], *, victims: bool) -> tuple[PlanCandidate, ...]:
-        kept = []
-        for candidate in candidates:
-            pods = candidate.victims if victims else candidate.removable
-            found = list(_held(loops, preemptor, (one.pod for one in pods), now))
-            held.extend(found[:1])
-            if not found:
-                kept.append(candidate)
-        return tuple(kept)
+    def are_free(pods: Iterable[RemovablePod]) -> bool:
+        for one in pods:
+            if (until := loops.held_until(preemptor, one.pod, now)) is not None:
+                held.append((until, one.pod))
+                return False
+        return True
 
-    candidates, unmodelled = free(plan.candidates, victims=True), free(plan.unmodelled, victims=False)
+    kept = plan.keeping(lambda one: are_free(one.victims), lambda one: are_free(one.removable))
     if not held:
         return plan
-    if candidates or unmodelled:
-        return replace(
-            plan,
-            candidates=candidates,
-            candidates_total=plan.candidates_total - len(plan.candidates) + len(candidates),
-            unmodelled=unmodelled,
-            unmodelled_total=plan.unmodelled_total - len(plan.unmodelled) + len(unmodelled),
-        )
+    if kept.candidates or kept.unmodelled:
+        return kept
     until, victim = min(held, key=lambda one: (one[0], one[1].uid))
-    return PlanRefusal(
-        scope=plan.scope,
-        reason=PREEMPTION_LOOP,
-        message=(
-            f"pods of the owner of {_name(victim)} are preempted again and again for pods of this "
-            f"one's owner, and replaced; the next try is at {api_time(until)}"
-        ),
-        retry_at=until,
-        left_out=plan.left_out,
+    message = (
+        f"pods of the owner of {_name(victim)} are preempted again and again for pods of this "
+        f"one's owner, and replaced; the next try is at {api_time(until)}"
     )
-
-
-def _held(
-    loops: PreemptionLoops, preemptor: PodRecord, pods: Iterator[PodRecord], now: datetime
-) -> Iterator[tuple[datetime, PodRecord]]:
-    for pod in pods:
-        until = loops.held_until(preemptor, pod, now)
-        if until is not None:
-            yield until, pod
+    return plan.refused(PREEMPTION_LOOP, message, until)
 
 
 def owner_of(pod: PodRecord) -> str:

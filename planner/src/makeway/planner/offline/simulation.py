@@ -341,7 +341,7 @@ def held(
         )
     else:
         return found
-    return PlanRefusal(found.scope, GROUPS_HELD, why, left_out=found.left_out)
+    return found.refused(GROUPS_HELD, why)
 
 
 def at_priority(question: Question, priority: int) -> Question:

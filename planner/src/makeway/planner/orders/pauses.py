@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -185,12 +185,8 @@ class Pauses:
 
 def elsewhere(plan: Plan, tried: frozenset[str]) -> Plan:
     """Return a plan without the candidates on some nodes; as it is where there are no others."""
-    kept = tuple(one for one in plan.candidates if one.node not in tried)
-    if not kept or len(kept) == len(plan.candidates):
-        return plan
-    return replace(
-        plan, candidates=kept, candidates_total=plan.candidates_total - len(plan.candidates) + len(kept)
-    )
+    kept = plan.keeping(lambda one: one.node not in tried)
+    return plan if len(kept.candidates) in (0, len(plan.candidates)) else kept
 
 
 def _contested(asking: Asker, snapshot: Snapshot, nominations: Iterable[Placement]) -> frozenset[str]:

@@ -70,16 +70,11 @@ def wait_for_promise(
     if promise is None:
         return plan
     ends = promise.created + LONGEST_PROMISE
-    return PlanRefusal(
-        scope=plan.scope,
-        reason=ROOM_PROMISED,
-        message=(
-            f"NodeClaim {promise.name} promises room, and PriorityClass {name} delays preemption; "
-            f"it is waited for until {api_time(ends)} at the latest"
-        ),
-        retry_at=min(ends, now + LOOK_AGAIN),
-        left_out=plan.left_out,
+    message = (
+        f"NodeClaim {promise.name} promises room, and PriorityClass {name} delays preemption; "
+        f"it is waited for until {api_time(ends)} at the latest"
     )
+    return plan.refused(ROOM_PROMISED, message, min(ends, now + LOOK_AGAIN))
 
 
 def promise_for(

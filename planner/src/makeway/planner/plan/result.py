@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import msgspec
@@ -105,8 +105,28 @@ class Scope:
     nodes_potential: int
 
 
+class Planned:
+    """What a plan for a pod and one for a group have in common."""
+
+    __slots__ = ()
+    scope: Scope
+    left_out: tuple[str, ...]
+
+    def refused(
+        self,
+        reason: str,
+        message: str,
+        retry_at: datetime | None = None,
+        depends_on: tuple[tuple[str, str, str], ...] = (),
+    ) -> PlanRefusal:
+        """Return the refusal that takes its place, where it is not carried out now."""
+        return PlanRefusal(
+            self.scope, reason, message, retry_at=retry_at, depends_on=depends_on, left_out=self.left_out
+        )
+
+
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Planned):
     """Nodes on which room can be made, best first, and nodes where only the scheduler's filters know.
 
     The totals count before the lists were cut. `left_out`: constraints beyond the planner's bounds, which
@@ -130,6 +150,21 @@ class Plan:
         """Whether an order would carry the best of it out: none where pods that end anyway make the room."""
         best = self.candidates[0] if self.candidates else None
         return best is None or bool(best.victims) or any(one.order_id for one in best.awaited)
+
+    def keeping(
+        self,
+        candidate: Callable[[PlanCandidate], bool],
+        unmodelled: Callable[[PlanCandidate], bool] = lambda _: True,
+    ) -> Plan:
+        """Return it without the nodes of which these report False."""
+        kept, others = tuple(filter(candidate, self.candidates)), tuple(filter(unmodelled, self.unmodelled))
+        return replace(
+            self,
+            candidates=kept,
+            candidates_total=self.candidates_total - len(self.candidates) + len(kept),
+            unmodelled=others,
+            unmodelled_total=self.unmodelled_total - len(self.unmodelled) + len(others),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,14 +25,13 @@ from makeway.core.policy.brake import RELEASED, Brake
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.breakers import NO_EVICTOR, NOT_STORED
 from makeway.planner.orders.ledger import Ledger
-from makeway.planner.orders.not_now import Asker, NotNow
+from makeway.planner.orders.not_now import Asker
 from makeway.planner.orders.pledges import pledge_of
 from makeway.planner.plan.decision import Decision, decision_of
 from makeway.planner.plan.gang.planner import NOT_SEEN
-from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.reply import offer_of, reply_of, unplanned
 from makeway.planner.plan.request import NamelessPodError, Question
-from makeway.planner.plan.result import Plan, PlanRefusal
+from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.recording.decisions import Decisions
 from makeway.planner.service.freshness import RequestAges, StaleRefusals
 from makeway.planner.service.pending_updates import until_applied
@@ -238,7 +237,7 @@ class Planner:
     ) -> A | PlanRefusal:
         """Return a plan, on other nodes than where room came to nothing, or why it is not carried out now."""
         if (why := self.ledger.pauses.of(asker, self.snapshot, now)) is not None:
-            return _refusal(plan, why)
+            return plan.refused(why.reason, why.message, why.retry_at)
         result = search.not_held(asker, question, plan, now)
         if isinstance(result, PlanRefusal):
             return result
@@ -247,7 +246,7 @@ class Planner:
             return result
         if why.reason in (NOT_STORED, NO_EVICTOR):
             raise NotPlannedError("heldBack", why.reason, why.message)
-        return _refusal(result, why)
+        return result.refused(why.reason, why.message, why.retry_at, why.depends_on)
 
     def _pledge(self, asker: Asker, decision: Decision) -> str:
         """Count what a plan takes until its commit comes; return what that may name, sealed."""
@@ -307,15 +306,3 @@ def names_any(selection: NodeSelection, nodes: Set[str]) -> bool:
     if selection.all_but:
         return named < len(nodes)
     return named > 0 or not selection.names
-
-
-def _refusal(plan: Plan | GangPlan, why: NotNow) -> PlanRefusal:
-    """Return the refusal of a plan that is not carried out now."""
-    return PlanRefusal(
-        scope=plan.scope,
-        reason=why.reason,
-        message=why.message,
-        retry_at=why.retry_at,
-        depends_on=why.depends_on,
-        left_out=plan.left_out,
-    )

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from makeway.bus.group_plan import MemberPlacement
 from makeway.planner.plan.price import Price
-from makeway.planner.plan.result import AwaitedPod, GangDomain, RemovablePod, Scope
+from makeway.planner.plan.result import AwaitedPod, GangDomain, Planned, RemovablePod, Scope
 from makeway.planner.snapshot.records import PodRecord
 
 
 @dataclass(frozen=True, slots=True)
-class GangPlan:
+class GangPlan(Planned):
     """Where the members go, in an order in which they can be placed, and which pods must go for them.
 
     `victims`: node by node; pods of one unit stand next to one another. Without any, the columns need no pod
