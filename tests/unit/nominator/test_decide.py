@@ -283,7 +283,7 @@ def test_orders_are_in_flight_until_they_end() -> None:
 
 def test_pods_leave_when_they_are_bound() -> None:
     pods, changed = PendingPods(), list[str]()
-    pods.changed = changed.append
+    pods.tell = changed.append
     pods.put(view(a_pod()))
     pods.put(view(a_pod(node="n1")))
     pods.put(view(a_pod("q")))

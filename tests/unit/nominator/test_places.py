@@ -206,7 +206,7 @@ async def test_outcomes_that_say_expired_were_written_by_an_evictor_that_is_at_w
 
 async def test_a_nomination_that_is_gone_is_lost_once_it_has_been_seen() -> None:
     world = World()
-    world.pods.changed = world.nominator.changed
+    world.pods.tell = world.nominator.changed
     async with world.leading():
         higher = world.nominator.in_flight.of("higher")
         assert higher is not None

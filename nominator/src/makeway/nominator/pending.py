@@ -6,12 +6,14 @@ for each pod that is not bound.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
+from makeway.core.k8s.by_uid import ByUid
 from makeway.core.k8s.objects import ENDED_PHASES, Pod, PriorityClass
 from makeway.core.policy.delay import delay_of
 from makeway.core.policy.external import NEVER, asks_for_external, is_external
@@ -71,38 +73,32 @@ def _unfit_since(pod: Pod) -> datetime | None:
     return None
 
 
-class PendingPods:
-    """All of them, by UID. `changed` is called with the UID of each that came, changed or left."""
+class PendingPods(ByUid[Pod, PendingPod]):
+    """All of them. `tell` is called with the UID of each that came, changed or left."""
 
     def __init__(self) -> None:
-        self.by_uid: dict[str, PendingPod] = {}
-        self.changed: Callable[[str], None] = lambda uid: None
-        self._of_class: dict[str, dict[str, PendingPod]] = {}
+        super().__init__()
+        self.tell: Callable[[str], None] = lambda uid: None
+        self._of_class: defaultdict[str, dict[str, PendingPod]] = defaultdict(dict)
         self._nominated: dict[str, PendingPod] = {}
 
-    def put(self, item: Pod) -> None:
-        """Take a pod, new or changed; one that has been bound is left out."""
-        if item.spec.node_name:
-            self.drop(item)
-            return
-        pod = pending_pod(item)
-        self._forget(pod.uid)
-        self.by_uid[pod.uid] = pod
-        self._of_class.setdefault(pod.class_name, {})[pod.uid] = pod
-        if pod.nominated and not pod.leaving:
-            self._nominated[pod.uid] = pod
-        self.changed(pod.uid)
+    def keep(self, item: Pod) -> PendingPod | None:
+        """Return a pod; one that has been bound is left out."""
+        return None if item.spec.node_name else pending_pod(item)
 
-    def drop(self, item: Pod) -> None:
-        """Forget a pod that was bound or deleted."""
-        if self._forget(item.metadata.uid):
-            self.changed(item.metadata.uid)
+    def changed(self, uid: str) -> None:
+        """Tell of it."""
+        self.tell(uid)
 
-    def retain(self, uids: set[str]) -> None:
-        """Forget every pod but these."""
-        for uid in [uid for uid in self.by_uid if uid not in uids]:
-            self._forget(uid)
-            self.changed(uid)
+    def _set(self, uid: str, value: PendingPod | None) -> None:
+        if (before := self.by_uid.get(uid)) is not None:
+            del self._of_class[before.class_name][uid]
+            self._nominated.pop(uid, None)
+        if value is not None:
+            self._of_class[value.class_name][uid] = value
+            if value.nominated and not value.leaving:
+                self._nominated[uid] = value
+        super()._set(uid, value)
 
     def nominated(self) -> Iterator[PendingPod]:
         """Return the pods that are nominated, those that leave excepted."""
@@ -111,17 +107,6 @@ class PendingPods:
     def of_classes(self, names: Iterable[str]) -> Iterator[PendingPod]:
         """Return the pods of some PriorityClasses. O(these pods)."""
         return (pod for name in names for pod in self._of_class.get(name, {}).values())
-
-    def _forget(self, uid: str) -> bool:
-        pod = self.by_uid.pop(uid, None)
-        if pod is None:
-            return False
-        self._nominated.pop(uid, None)
-        of_class = self._of_class[pod.class_name]
-        del of_class[uid]
-        if not of_class:
-            del self._of_class[pod.class_name]
-        return True
 
 
 class PriorityClasses:

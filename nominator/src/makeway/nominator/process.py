@@ -115,7 +115,7 @@ async def run(
             )
         )
 
-        pods.changed = nominator.changed
+        pods.tell = nominator.changed
 
         async def lead() -> None:
             metrics.leading.set(1)

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from typing import Final, NoReturn
 from urllib.parse import quote
 
+from makeway.core.k8s.by_uid import ByUid
 from makeway.core.k8s.pod_groups import GroupKey
 from makeway.evictor.judge.members import GroupedPod, GroupMember, Members, member_of
 from makeway.evictor.metrics import EvictorMetrics
@@ -30,10 +32,11 @@ PROOF_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 60.0
 
 
-class _Namespace:
+class _Namespace(ByUid[GroupedPod, tuple[GroupKey, GroupMember]]):
     """The members in one namespace, as a watch has them, and what became of the watch."""
 
     def __init__(self, api: ObjectReader, name: str, metrics: EvictorMetrics) -> None:
+        super().__init__()
         path = f"/api/v1/namespaces/{quote(name, safe='')}/pods"
         self.watch = ListWatch(api, Resource("pods", path, GroupedPod), self, self)
         self.task: asyncio.Task[NoReturn] | None = None
@@ -41,8 +44,6 @@ class _Namespace:
         self.news = asyncio.Event()
         self._metrics = metrics
         self._unreadable = False  # a pod could not be read: it may be a member, so nothing is known any more
-        self._groups: dict[GroupKey, dict[str, GroupMember]] = {}
-        self._key_of: dict[str, GroupKey] = {}  # by UID
 
     @property
     def is_known(self) -> bool:
@@ -51,34 +52,26 @@ class _Namespace:
 
     def members(self) -> Members:
         """Return all of them. O(pods)."""
-        return {key: tuple(found.values()) for key, found in self._groups.items()}
+        members: defaultdict[GroupKey, list[GroupMember]] = defaultdict(list)
+        for key, member in self.by_uid.values():
+            members[key].append(member)
+        return members
 
     # What the list-watch hands on.
 
+    def keep(self, item: GroupedPod) -> tuple[GroupKey, GroupMember] | None:
+        """Return a pod's group and the pod; None where it has ended, or is of no group."""
+        return member_of(item)
+
     def put(self, item: GroupedPod) -> None:
-        """Take a pod, new or changed; one that has ended, or is of no group, is forgotten."""
-        self.drop(item)
-        if (found := member_of(item)) is not None:
-            key, member = found
-            self._key_of[member.uid] = key
-            self._groups.setdefault(key, {})[member.uid] = member
+        """Take a pod, new or changed."""
+        super().put(item)
+        self.news.set()
 
     def drop(self, item: GroupedPod) -> None:
         """Forget a pod that was deleted."""
-        self._forget(item.metadata.uid)
+        super().drop(item)
         self.news.set()
-
-    def retain(self, uids: set[str]) -> None:
-        """Forget all pods but these."""
-        for uid in self._key_of.keys() - uids:
-            self._forget(uid)
-
-    def _forget(self, uid: str) -> None:
-        if (key := self._key_of.pop(uid, None)) is None:
-            return
-        del self._groups[key][uid]
-        if not self._groups[key]:
-            del self._groups[key]
 
     # What the list-watch reports.
 
