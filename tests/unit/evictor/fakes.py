@@ -29,9 +29,9 @@ from makeway.evictor.limits.queue_guard import QueueGuard
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import Clock, PermanentError, TemporaryError
 from makeway.runtime.config import Config
+from makeway.runtime.config_kinds import QUEUES
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.pod_group_api import PodGroupApi
-from makeway.runtime.queues_config import QUEUES
 from recorded_events import RecordedEvents
 from unit.evictor.building import EPOCH, NODE, NOW, changed, make_node, preemptor_pod
 

@@ -33,8 +33,8 @@ from makeway.evictor.limits.slots import Slots
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.runtime.config import Config, ConfigContent
+from makeway.runtime.config_kinds import QUEUES
 from makeway.runtime.config_metrics import ConfigMetrics
-from makeway.runtime.queues_config import QUEUES
 from recorded_events import RecordedEvents
 from unit.evictor.building import (
     CLUSTER,

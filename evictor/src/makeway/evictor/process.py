@@ -16,7 +16,6 @@ from makeway.bus.following import follow_outcomes
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.bus.nats.follow import Start
 from makeway.bus.signing.keys import SigningKind
-from makeway.core.policy.document import KEY, Policy, parse_policy
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.queue_exempt import queue_exempt_namespaces
 from makeway.evictor.act.cluster import Cluster
@@ -45,16 +44,14 @@ from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import SystemClock
 from makeway.runtime import garbage
 from makeway.runtime.brake import BrakeMetrics, BrakeReader
-from makeway.runtime.config import Config, ConfigKind
+from makeway.runtime.config import Config
+from makeway.runtime.config_kinds import POLICY, QUEUES
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.config_sources import source_for
 from makeway.runtime.connections import OtherClusterError, connected
 from makeway.runtime.events import EventRecorder
 from makeway.runtime.process import component_status, run_until_signalled, until_set
-from makeway.runtime.queues_config import QUEUES
 from makeway.runtime.settings import ServiceSettings
-
-POLICY: Final[ConfigKind[Policy]] = ConfigKind("policy", KEY, parse_policy, Policy())
 
 QUEUES_WAIT_SECONDS: Final = 10.0
 """How long the first order waits for the queues to be read: without them quota orders are refused."""

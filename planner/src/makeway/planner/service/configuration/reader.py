@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine
-from typing import Any, Final
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from makeway.bus.control import ControlState, QueueLimit
 from makeway.core.k8s.event import EventType
-from makeway.core.policy import document as policy
 from makeway.core.policy.brake import braked
-from makeway.core.policy.document import Policy, parse_policy
+from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.parsing import Queues
 from makeway.planner.service.configuration.control import state_of
 from makeway.runtime.brake import BrakeMetrics, BrakeReader
-from makeway.runtime.config import Config, ConfigKind
+from makeway.runtime.config import Config
 from makeway.runtime.config_events import ConfigEvents
+from makeway.runtime.config_kinds import POLICY, QUEUES
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.config_sources import source_for
 from makeway.runtime.events import EventSink
 from makeway.runtime.listwatch import ObjectReader
-from makeway.runtime.queues_config import QUEUES
 from makeway.runtime.settings import ConfigSettings
-
-POLICY: Final[ConfigKind[Policy]] = ConfigKind("policy", policy.KEY, parse_policy, Policy())
 
 
 def queue_limits(found: Queues | None) -> tuple[QueueLimit, ...]:
