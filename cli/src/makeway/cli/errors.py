@@ -36,6 +36,14 @@ def note(text: str) -> None:
     typer.echo(shown, err=True)
 
 
+def confirm(question: str, what: str) -> None:
+    """Ask at the terminal, and end where the answer is no; without a terminal, end with `what` and --yes."""
+    if not sys.stdin.isatty():
+        fail(f"{what}, and there is no terminal to ask at: nothing was changed; give --yes", USAGE)
+    if not typer.confirm(question, err=True):
+        fail("nothing was changed")
+
+
 def fail(message: str, code: int = NEGATIVE) -> NoReturn:
     """Print `makeway: <message>` on stderr and end with the exit code."""
     tell(message)

@@ -10,6 +10,10 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
 
+import typer
+
+from makeway.core.config.duration import DurationError, parse_duration
+
 T = TypeVar("T")
 
 
@@ -32,6 +36,14 @@ def taken(settings: type[T], options: dict[str, Any], prefix: str = "", **more: 
     """Take a dataclass's options out of all that a command was called with. `more`: its other fields."""
     given = [one.name for one in parameters(settings, prefix) if one.name in options]
     return settings(**{name.removeprefix(prefix): options.pop(name) for name in given}, **more)
+
+
+def seconds_given(timeout: str) -> float:
+    """Read `--timeout`; what is no duration is wrong usage."""
+    try:
+        return parse_duration(timeout).total_seconds()
+    except DurationError as error:
+        raise typer.BadParameter(f"{timeout!r} {error}", param_hint="--timeout") from error
 
 
 def with_options(

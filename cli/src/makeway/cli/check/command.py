@@ -26,7 +26,7 @@ from makeway.cli.connect.form import Form, installed_form
 from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import NEGATIVE, UNREACHABLE
 from makeway.cli.output import OutputOption, Printer
-from makeway.core.config.duration import DurationError, parse_duration
+from makeway.cli.shared_options import seconds_given
 from makeway.runtime.kube import Api, ApiError, ApiUnavailable
 
 app = typer.Typer(add_completion=False)
@@ -55,10 +55,7 @@ async def check(
     is wrong and what to do. Changes nothing. Exit code 1 where something is wrong, 3 where the API server
     cannot be reached, or the user may not see how the parts do.
     """
-    try:
-        seconds = parse_duration(timeout).total_seconds() if wait else 0.0
-    except DurationError as error:
-        raise typer.BadParameter(f"{timeout!r} {error}", param_hint="--timeout") from error
+    seconds = seconds_given(timeout) if wait else 0.0
     printer = Printer(output)
     with printer.progress("checking"):
         report = await _settled(installation, seconds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final
@@ -12,7 +11,7 @@ import typer
 
 from makeway.bus.signing.keys import SigningKey, SigningKind
 from makeway.cli.connect.session import Installation, connected
-from makeway.cli.errors import NEGATIVE, USAGE, fail
+from makeway.cli.errors import NEGATIVE, confirm, fail
 from makeway.cli.keys.stores import (
     CONFIGMAP,
     PLANNER,
@@ -94,9 +93,10 @@ async def new(
     async with installation.api() as api:
         stored = StoredKeys(api, namespace)
         found = [one for one in await stored.read() or map(KindKeys, SigningKind) if one.kind in kinds]
-        if replace:
-            _confirm(kinds, yes=yes)
-        elif (refused := _refused(found)) is not None:
+        if replace and not yes:
+            what = f"what the keys of {', '.join(kinds)} have signed is refused from now on"
+            confirm(f"{what}\nReplace them?", what)
+        elif not replace and (refused := _refused(found)) is not None:
             fail(refused)
         kept = {} if replace else {one.kind: one.current for one in found if one.current is not None}
         await stored.put({one: key for one, key in fresh.items() if one not in kept})
@@ -216,17 +216,6 @@ def _refused(found: Sequence[KindKeys]) -> str | None:
     if all(one.complete for one in found):
         return f"there are keys already, in ConfigMap {CONFIGMAP}; see makeway keys rotate, or --replace"
     return None
-
-
-def _confirm(kinds: Sequence[SigningKind], *, yes: bool) -> None:
-    if yes:
-        return
-    what = f"what the keys of {', '.join(kinds)} have signed is refused from now on"
-    if not sys.stdin.isatty():
-        fail(f"{what}, and there is no terminal to ask at: nothing was changed; give --yes", USAGE)
-    typer.echo(what, err=True)
-    if not typer.confirm("Replace them?", err=True):
-        fail("nothing was changed")
 
 
 def _rows(keys: KindKeys, *, outside: bool) -> list[KeyRow]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +17,7 @@ from makeway.cli.connect.configmaps import StoredMap, change_map, read_map
 from makeway.cli.connect.form import Form, installed_form
 from makeway.cli.connect.objects import Bare, listed, read_object
 from makeway.cli.connect.session import Installation, complete_namespaces, connected
-from makeway.cli.errors import NEGATIVE, UNREACHABLE, USAGE, fail
+from makeway.cli.errors import NEGATIVE, UNREACHABLE, confirm
 from makeway.cli.mode.begin import begins, what_would_begin
 from makeway.cli.mode.brake import holds_for, released, set_for
 from makeway.cli.mode.brake_config import set_brake, stored_brake, whoami
@@ -26,8 +25,8 @@ from makeway.cli.mode.components import COLUMNS, Confirmation, confirmation, in_
 from makeway.cli.mode.config import CONFIGMAP, manager_of
 from makeway.cli.mode.report import StoredState, lines, report_of
 from makeway.cli.output import Printer, TableOutputOption
+from makeway.cli.shared_options import seconds_given
 from makeway.core.config.document import did_you_mean
-from makeway.core.config.duration import DurationError, parse_duration
 from makeway.core.k8s.times import api_time
 from makeway.core.policy.brake import CONFIGMAP as BRAKE
 from makeway.core.policy.brake import RELEASED, Brake
@@ -99,7 +98,7 @@ async def mode(
     component does not confirm in time, or the change is refused; 2 where enforce needs --yes because there
     is no terminal to ask at; 3 where the change is made and NATS cannot be asked who confirms.
     """
-    seconds = _seconds(timeout)
+    seconds = seconds_given(timeout)
     if wanted == "inherit" and not namespace:
         raise typer.BadParameter("only a namespace can inherit its mode; give --namespace")
     if wanted == "off" and release:
@@ -160,13 +159,6 @@ class _Asked:
     def mode(self) -> Mode | None:
         """The mode to write into the policy; None for inherit."""
         return None if self.wanted is None or self.wanted == "inherit" else self.wanted
-
-
-def _seconds(timeout: str) -> float:
-    try:
-        return parse_duration(timeout).total_seconds()
-    except DurationError as error:
-        raise typer.BadParameter(f"{timeout!r} {error}", param_hint="--timeout") from error
 
 
 # ------------------------------------------------------------------------------------- changing
@@ -231,7 +223,9 @@ async def _policy(api: Api, installation: Installation, asked: _Asked, printer: 
                 "helm upgrade with bridge=external or bridge=plugin first, see docs/install.md"
             )
         if not asked.yes:
-            await _confirm(installation, namespace)
+            for line in await what_would_begin(installation, namespace):
+                typer.echo(line, err=True)
+            confirm("Begin to evict pods?", "this begins to evict pods")
     changed = await change_map(
         api, at, CONFIGMAP, lambda stored: {**stored.data, KEY: _edited(stored, asked)}
     )
@@ -239,19 +233,6 @@ async def _policy(api: Api, installation: Installation, asked: _Asked, printer: 
     said = "now says" if changed else "says already"
     _tell(printer, f"ConfigMap {at}/{CONFIGMAP} {said} {asked.wanted}{for_whom}")
     return changed
-
-
-async def _confirm(installation: Installation, namespace: str) -> None:
-    """Show what would begin, and ask; ends the command where the answer is no, or there is no terminal."""
-    for line in await what_would_begin(installation, namespace):
-        typer.echo(line, err=True)
-    if not sys.stdin.isatty():
-        fail(
-            "this begins to evict pods, and there is no terminal to ask at: nothing was changed; give --yes",
-            USAGE,
-        )
-    if not typer.confirm("Begin to evict pods?", err=True):
-        fail("nothing was changed")
 
 
 async def _must_exist(api: Api, namespace: str) -> None:
