@@ -5,9 +5,10 @@ Sums and words are pure; reading the stream is at the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -91,36 +92,47 @@ class Summary(msgspec.Struct, frozen=True, rename="camel"):
     saved_work_seconds: int = 0
 
 
+_NUMBERS: Final[Mapping[str, tuple[str, Callable[[Choice], int]]]] = {
+    "victims": ("saved_victims", lambda choice: len(choice.victims)),
+    "pdb_violations": ("saved_pdb_violations", lambda choice: choice.pdb_violations),
+    "groups_broken": ("saved_groups", lambda choice: choice.groups_broken),
+    "lost_work_seconds": ("saved_work_seconds", lambda choice: choice.lost_work_seconds),
+}
+"""Fields of a summary that have both sides, with what says how much makeway saves, and the number."""
+
+
 def summed(comparisons: Iterable[Comparison]) -> Summary:
-    """Sum them up. Pure; O(comparisons)."""
-    results: dict[str, int] = {}
-    worse: dict[str, int] = {}
-    ours: list[Choice] = []
-    theirs: list[Choice] = []
-    for one in comparisons:
-        results[one.result] = results.get(one.result, 0) + 1
-        if one.result == "worse":
-            worse[one.decided_by] = worse.get(one.decided_by, 0) + 1
-        if one.result in _BOTH and one.makeway is not None and one.default_preemption is not None:
-            ours.append(one.makeway)
-            theirs.append(one.default_preemption)
-    victims = Sides(sum(len(c.victims) for c in theirs), sum(len(c.victims) for c in ours))
-    broken = Sides(sum(c.groups_broken for c in theirs), sum(c.groups_broken for c in ours))
-    violations = Sides(sum(c.pdb_violations for c in theirs), sum(c.pdb_violations for c in ours))
-    lost = Sides(sum(c.lost_work_seconds for c in theirs), sum(c.lost_work_seconds for c in ours))
+    """Sum comparisons up. Pure; O(comparisons)."""
+    return together(map(_summary_of, comparisons))
+
+
+def _summary_of(one: Comparison) -> Summary:
+    theirs, ours = one.default_preemption, one.makeway
+    sides: dict[str, Any] = {}
+    if one.result in _BOTH and theirs is not None and ours is not None:
+        sides = {name: Sides(number(theirs), number(ours)) for name, (_, number) in _NUMBERS.items()}
+    worse = {one.decided_by: 1} if one.result == "worse" else {}
+    return Summary(compared=1, pairs=int(bool(sides)), results={one.result: 1}, worse_by=worse, **sides)
+
+
+def together(summaries: Iterable[Summary]) -> Summary:
+    """Add summaries up. Pure; O(summaries)."""
+    found = list(summaries)
+    results, worse = Counter[str](), Counter[str]()
+    for one in found:
+        results.update(one.results)
+        worse.update(one.worse_by)
+    sums: dict[str, Any] = {}
+    for name, (saved, _) in _NUMBERS.items():
+        of_all = [getattr(one, name) for one in found]
+        both = Sides(sum(one.default_preemption for one in of_all), sum(one.makeway for one in of_all))
+        sums |= {name: both, saved: both.default_preemption - both.makeway}
     return Summary(
-        compared=sum(results.values()),
-        pairs=len(ours),
+        compared=sum(one.compared for one in found),
+        pairs=sum(one.pairs for one in found),
         results={result: results[result] for result in COMPARED if result in results},
-        victims=victims,
-        pdb_violations=violations,
-        saved_victims=victims.default_preemption - victims.makeway,
-        saved_pdb_violations=violations.default_preemption - violations.makeway,
         worse_by=dict(sorted(worse.items())),
-        groups_broken=broken,
-        saved_groups=broken.default_preemption - broken.makeway,
-        lost_work_seconds=lost,
-        saved_work_seconds=lost.default_preemption - lost.makeway,
+        **sums,
     )
 
 
@@ -186,13 +198,15 @@ def cells(comparison: Comparison, now: datetime, *, wide: bool = False) -> tuple
         _choice(comparison.default_preemption, wide=wide),
         _choice(comparison.makeway, wide=wide),
         comparison.result,
-        comparison.decided_by or comparison.note or _refusal(comparison),
+        behind(comparison),
         comparison.decision_id,
     )
 
 
-def _refusal(comparison: Comparison) -> str:
-    return comparison.refusal.reason if comparison.refusal is not None else ""
+def behind(comparison: Comparison) -> str:
+    """Return the rule, note or refusal behind a result. Pure."""
+    refusal = comparison.refusal
+    return comparison.decided_by or comparison.note or (refusal.reason if refusal is not None else "")
 
 
 def _choice(choice: Choice | None, *, wide: bool) -> str:

@@ -10,7 +10,7 @@ import msgspec
 
 from makeway.bus.comparison import Choice, Comparison
 from makeway.bus.messages import Victim
-from makeway.cli.history.comparisons import COMPARED, Sides, Summary, summed
+from makeway.cli.history.comparisons import COMPARED, Summary, behind, summed, together
 from makeway.cli.text import safe
 from makeway.cli.units import place_text
 from makeway.ui.model.entries import MOST_TEXT, first
@@ -75,13 +75,12 @@ class Comparisons:
     def view(self, most: int, *, loaded: bool) -> ObservedView:
         """Return the sum of all, and the last few. O(comparisons)."""
         newest = [compared for compared, _ in reversed(self._kept)]
-        total = _total([one for _, one in self._kept])
+        total = together(one for _, one in self._kept)
         return ObservedView(loaded, total, dict(COMPARED), tuple(newest[:most]))
 
 
 def _compared(comparison: Comparison) -> ComparedPod:
-    preemptor, refusal = comparison.preemptor, comparison.refusal
-    by = comparison.decided_by or comparison.note or (refusal.reason if refusal is not None else "")
+    preemptor = comparison.preemptor
     return ComparedPod(
         at=comparison.planned_at,
         namespace=safe(preemptor.namespace),
@@ -91,7 +90,7 @@ def _compared(comparison: Comparison) -> ComparedPod:
         result=comparison.result,
         words=COMPARED[comparison.result],
         decision_id=comparison.decision_id,
-        by=safe(by[:MOST_TEXT]),
+        by=safe(behind(comparison)[:MOST_TEXT]),
         default_preemption=_side(comparison.default_preemption),
         makeway=_side(comparison.makeway),
     )
@@ -107,28 +106,3 @@ def _side(choice: Choice | None) -> ComparedChoice | None:
         pdb_violations=choice.pdb_violations,
         groups_broken=choice.groups_broken,
     )
-
-
-def _total(sums: list[Summary]) -> Summary:
-    """Add sums up."""
-    results: Counter[str] = Counter()
-    worse: Counter[str] = Counter()
-    for one in sums:
-        results.update(one.results)
-        worse.update(one.worse_by)
-    return Summary(
-        compared=sum(one.compared for one in sums),
-        pairs=sum(one.pairs for one in sums),
-        results={result: results[result] for result in COMPARED if result in results},
-        victims=_sides([one.victims for one in sums]),
-        pdb_violations=_sides([one.pdb_violations for one in sums]),
-        saved_victims=sum(one.saved_victims for one in sums),
-        saved_pdb_violations=sum(one.saved_pdb_violations for one in sums),
-        worse_by=dict(sorted(worse.items())),
-        groups_broken=_sides([one.groups_broken for one in sums]),
-        saved_groups=sum(one.saved_groups for one in sums),
-    )
-
-
-def _sides(sides: list[Sides]) -> Sides:
-    return Sides(sum(one.default_preemption for one in sides), sum(one.makeway for one in sides))
