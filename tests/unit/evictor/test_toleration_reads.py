@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 import pytest
 
@@ -15,7 +17,9 @@ class Api:
     def __init__(self, *answers: bytes | Exception) -> None:
         self._answers = list(answers)
 
-    async def request(self, method: str, path: str, *, timeout_seconds: float = 10.0) -> bytes:
+    async def request(
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout_seconds: float = 10.0
+    ) -> bytes:
         assert (method, path) == ("GET", "/api/v1/namespaces/mw/configmaps/makeway-tolerations")
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from http import HTTPStatus
 from typing import Final, NoReturn
 
 import msgspec
@@ -19,8 +18,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from makeway.core.k8s.objects import ConfigMap
 from makeway.core.policy.brake import CONFIGMAP, RELEASED, Brake, parse_brake
+from makeway.runtime.configmaps import configmap_of, read_configmap
 from makeway.runtime.kube import ApiError, ApiUnavailable
-from makeway.runtime.listwatch import ListWatch, ListWatchTimings, ObjectReader, Observer, Resource
+from makeway.runtime.listwatch import ListWatch, ListWatchTimings, ObjectReader, Observer
 from makeway.runtime.process import until_set
 
 FRESH_SECONDS: Final = 1.0
@@ -32,11 +32,7 @@ POLL_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 1.0
 """After a read that failed."""
 
-_READ_SECONDS: Final = 5.0
-
 _log = structlog.get_logger()
-
-_decode = msgspec.json.Decoder(ConfigMap).decode
 
 
 class BrakeMetrics:
@@ -85,7 +81,7 @@ class BrakeReader:
         self._api = api
         self._metrics = metrics
         self._clock = clock
-        self._path = f"/api/v1/namespaces/{namespace}/configmaps/{CONFIGMAP}"
+        self._namespace = namespace
         self._where = f"ConfigMap {namespace}/{CONFIGMAP}"
         self._trouble = ""
         self._answered = float("-inf")  # when the read began that gave `current`
@@ -93,13 +89,7 @@ class BrakeReader:
         self._asked = float("-inf")
         self._changed = asyncio.Event()
         self._listeners: list[Callable[[], None]] = []
-        resource = Resource(
-            f"configmaps/{CONFIGMAP}",
-            f"/api/v1/namespaces/{namespace}/configmaps",
-            ConfigMap,
-            field_selector=f"metadata.name={CONFIGMAP}",
-        )
-        self._watch = ListWatch(api, resource, self, observer, timings)
+        self._watch = ListWatch(api, configmap_of(namespace, CONFIGMAP), self, observer, timings)
 
     def subscribe(self, listener: Callable[[], None]) -> None:
         """Have a function called after every change of `current`, and after the first answer."""
@@ -185,13 +175,8 @@ class BrakeReader:
 
     async def _get(self) -> Brake:
         try:
-            body = await self._api.request("GET", self._path, timeout_seconds=_READ_SECONDS)
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return RELEASED
-            raise
-        try:
-            return parse_brake(_decode(body).data or {})
+            found = await read_configmap(self._api, self._namespace, CONFIGMAP)
+            return RELEASED if found is None else parse_brake(found.data or {})
         except msgspec.DecodeError as error:
             raise ApiUnavailable(f"{self._where}: {error}") from error
 

@@ -11,7 +11,8 @@ import structlog
 from makeway.core.k8s.event import Regarding
 from makeway.core.k8s.objects import ConfigMap
 from makeway.runtime.config import Config, ConfigContent
-from makeway.runtime.listwatch import ListWatch, ListWatchTimings, ObjectReader, Observer, Resource
+from makeway.runtime.configmaps import configmap_of
+from makeway.runtime.listwatch import ListWatch, ListWatchTimings, ObjectReader, Observer
 from makeway.runtime.settings import ConfigSettings
 
 FILE_SECONDS: Final = 1.0
@@ -38,13 +39,7 @@ class ConfigMapSource:
         self._config = config
         self._where = f"ConfigMap {namespace}/{name}"
         self._uid = ""
-        resource = Resource(
-            f"configmaps/{name}",
-            f"/api/v1/namespaces/{namespace}/configmaps",
-            ConfigMap,
-            field_selector=f"metadata.name={name}",
-        )
-        self._watch = ListWatch(api, resource, self, observer, timings)
+        self._watch = ListWatch(api, configmap_of(namespace, name), self, observer, timings)
 
     def unhealthy(self) -> str:
         """Return what stands in the way of reading it; empty where nothing does."""

@@ -13,10 +13,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from http import HTTPStatus
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NoReturn, Protocol
+from typing import Final, NoReturn
 
 import msgspec
 import structlog
@@ -24,7 +23,7 @@ import structlog
 from makeway.bus import metrics
 from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
 from makeway.bus.signing.signatures import Signatures
-from makeway.core.k8s.objects import ConfigMap
+from makeway.runtime.configmaps import Requests, read_configmap
 from makeway.runtime.kube import ApiError, ApiUnavailable
 
 POLL_SECONDS: Final = 5.0
@@ -39,24 +38,11 @@ REPLACED_POLLS: Final = 2
 RETIRED_SECONDS: Final = 600.0
 """For how long after a public key was taken away what it signed is no forgery; a restart forgets it."""
 
-_READ_SECONDS: Final = 5.0
-
 _log = structlog.get_logger()
-
-_decode = msgspec.json.Decoder(ConfigMap).decode
 
 
 class KeysMissingError(Exception):
     """Signatures are required, and there are no keys yet; its text says which."""
-
-
-class KeysApi(Protocol):
-    """What is used of `makeway.runtime.kube.Api`."""
-
-    async def request(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout_seconds: float = 10.0
-    ) -> bytes:
-        """Send a request; raises ApiError or ApiUnavailable."""
 
 
 class KeyRing:
@@ -68,7 +54,7 @@ class KeyRing:
 
     def __init__(
         self,
-        api: KeysApi,
+        api: Requests,
         signatures: Signatures,
         *,
         kinds: Sequence[SigningKind],
@@ -83,7 +69,7 @@ class KeyRing:
         self._kinds = kinds
         self._directory = directory
         self._where = f"ConfigMap {namespace}/{configmap}"
-        self._path = f"/api/v1/namespaces/{namespace}/configmaps/{configmap}"
+        self._configmap = namespace, configmap
         self._files: dict[SigningKind, bytes] = {}
         self._trouble: dict[str, str] = {}
         self._read = False
@@ -176,11 +162,10 @@ class KeyRing:
     async def _poll_configmap(self) -> str:
         """Take the public keys where they have changed; return what is wrong with them."""
         try:
-            answer = await self._api.request("GET", self._path, timeout_seconds=_READ_SECONDS)
-            keys = PublicKeys.parse(_decode(answer).data or {})
-        except ApiError as error:
-            return f"{self._where} is missing" if error.status == HTTPStatus.NOT_FOUND else str(error)
-        except (ApiUnavailable, msgspec.DecodeError) as error:
+            if (found := await read_configmap(self._api, *self._configmap)) is None:
+                return f"{self._where} is missing"
+            keys = PublicKeys.parse(found.data or {})
+        except (ApiError, ApiUnavailable, msgspec.DecodeError) as error:
             return str(error)
         except ValueError as error:
             return f"{self._where}: {error}"

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 from urllib.parse import quote
 
 import msgspec
 
 from makeway.core.k8s.pod_groups import COMPOSITE_VERSION, GROUP, POD_GROUP_VERSIONS, GroupKey
+from makeway.runtime.configmaps import Requests
 from makeway.runtime.kube import ApiError, ApiUnavailable
 
 POD_GROUPS = "podgroups"
 COMPOSITES = "compositepodgroups"
-
-
-class GroupReader(Protocol):
-    """What is used of `makeway.runtime.kube.Api`."""
-
-    async def request(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout_seconds: float = 10.0
-    ) -> bytes:
-        """Send a request; raises ApiError or ApiUnavailable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +42,7 @@ class _Resources(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Resources).decode
 
 
-async def pod_group_api(api: GroupReader) -> PodGroupApi:
+async def pod_group_api(api: Requests) -> PodGroupApi:
     """Ask which groups are served. Raises ApiError, ApiUnavailable."""
     for version in POD_GROUP_VERSIONS:
         if POD_GROUPS in await served_resources(api, GROUP, version):
@@ -61,7 +51,7 @@ async def pod_group_api(api: GroupReader) -> PodGroupApi:
     return PodGroupApi()
 
 
-async def served_resources(api: GroupReader, group: str, version: str) -> frozenset[str]:
+async def served_resources(api: Requests, group: str, version: str) -> frozenset[str]:
     """Ask which resources of an API are served: none where it is not. Raises ApiError, ApiUnavailable."""
     try:
         body = await api.request("GET", f"/apis/{group}/{version}")

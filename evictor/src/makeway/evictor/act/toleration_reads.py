@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
-
 import msgspec
 import structlog
 
-from makeway.core.k8s.objects import ConfigMap
 from makeway.core.policy.toleration_record import (
     CONFIGMAP,
     UNREAD_RECORD,
@@ -17,31 +14,21 @@ from makeway.core.policy.toleration_record import (
 )
 from makeway.evictor.retry import TemporaryError, classify
 from makeway.evictor.shared_reads import SharedReads
+from makeway.runtime.configmaps import Requests, read_configmap
 from makeway.runtime.kube import ApiError, ApiUnavailable
 
-_READ_SECONDS: Final = 5.0
-
 _log = structlog.get_logger()
-
-_decode = msgspec.json.Decoder(ConfigMap).decode
-
-
-class RecordReader(Protocol):
-    """What is used of `makeway.runtime.kube.Api`."""
-
-    async def request(self, method: str, path: str, *, timeout_seconds: float = 10.0) -> bytes:
-        """Send a request; raises ApiError or ApiUnavailable."""
 
 
 class TolerationReads:
     """One process's; it remembers the last record that could be used."""
 
-    def __init__(self, api: RecordReader, *, namespace: str) -> None:
+    def __init__(self, api: Requests, *, namespace: str) -> None:
         """`namespace`: makeway's own."""
         self._api = api
         self._last = UNREAD_RECORD
         self._reads = SharedReads(self._read)
-        self._path = f"/api/v1/namespaces/{namespace}/configmaps/{CONFIGMAP}"
+        self._namespace = namespace
 
     async def read(self) -> TolerationRecord:
         """Return the record as a read finds it that begins after this call, straight from storage.
@@ -53,8 +40,9 @@ class TolerationReads:
 
     async def _read(self, name: str) -> TolerationRecord:
         try:
-            body = await self._api.request("GET", self._path, timeout_seconds=_READ_SECONDS)
-            self._last = parse_record(_decode(body).data or {})
+            if (found := await read_configmap(self._api, self._namespace, name)) is None:
+                raise RecordError(f"there is no ConfigMap {name}")
+            self._last = parse_record(found.data or {})
         except (ApiError, ApiUnavailable) as error:
             failure = classify(error)
             if isinstance(failure, TemporaryError):

@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import msgspec
-
-from makeway.core.k8s.objects import ConfigMap
 from makeway.core.k8s.pod_groups import CompositePodGroup, PodGroup
 from makeway.core.policy.toleration_record import CONFIGMAP
 from makeway.planner.offline.configuring import POLICY_KEY, QUEUES_KEY, take, take_tolerations
 from makeway.planner.offline.world import World
 from makeway.planner.service.watch import NEEDED, OPTIONAL
 from makeway.planner.snapshot.changes import PutTolerationRecord
+from makeway.runtime.configmaps import read_configmap
 from makeway.runtime.kube import Api, ApiError
 from makeway.runtime.listwatch import ListWatch, Resource
 from makeway.runtime.pod_group_api import COMPOSITES, POD_GROUPS, pod_group_api
 from makeway.runtime.settings import ConfigSettings
-
-_decode_configmap = msgspec.json.Decoder(ConfigMap).decode
 
 
 class _WorldHandler:
@@ -62,7 +58,7 @@ async def read_world(api: Api, settings: ConfigSettings) -> World:
     namespace = settings.namespace
     await _tolerations(api, world, namespace)
     for key, name in ((POLICY_KEY, settings.policy_configmap), (QUEUES_KEY, settings.queues_configmap)):
-        if name and (found := await _configmap(api, namespace, name)) is not None:
+        if name and (found := await read_configmap(api, namespace, name)) is not None:
             take(world, key, (found.data or {}).get(key), ("ConfigMap", namespace, name))
     return world
 
@@ -94,7 +90,7 @@ async def _groups(api: Api, world: World) -> bool:
 async def _tolerations(api: Api, world: World, namespace: str) -> None:
     where = f"ConfigMap {namespace}/{CONFIGMAP}"
     try:
-        found = await _configmap(api, namespace, CONFIGMAP)
+        found = await read_configmap(api, namespace, CONFIGMAP)
     except ApiError as error:
         if error.status != 403:
             raise
@@ -103,15 +99,3 @@ async def _tolerations(api: Api, world: World, namespace: str) -> None:
         return
     if found is not None:
         take_tolerations(world, found.data, where)
-
-
-async def _configmap(api: Api, namespace: str, name: str) -> ConfigMap | None:
-    """Read one; None where it is not there."""
-    try:
-        return _decode_configmap(
-            await api.request("GET", f"/api/v1/namespaces/{namespace}/configmaps/{name}")
-        )
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        return None

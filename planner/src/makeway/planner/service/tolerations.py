@@ -27,9 +27,10 @@ from makeway.core.policy.toleration_record import (
 from makeway.core.text import counted
 from makeway.planner.snapshot.changes import PutTolerationRecord
 from makeway.planner.snapshot.state import Snapshot
+from makeway.runtime.configmaps import configmap_of
 from makeway.runtime.events import EventSink
 from makeway.runtime.kube import MERGE_PATCH, ApiError, ApiUnavailable
-from makeway.runtime.listwatch import ListWatch, ListWatchTimings, ObjectReader, Observer, Resource
+from makeway.runtime.listwatch import ListWatch, ListWatchTimings, ObjectReader, Observer
 from makeway.runtime.process import until_set
 
 RETRY_SECONDS: Final = 10.0
@@ -90,7 +91,6 @@ class TolerationKeeper:
         self._snapshot = snapshot
         self._recorder = recorder
         self._namespace = namespace
-        self._path = f"/api/v1/namespaces/{namespace}/configmaps"
         self._seen: dict[str, PriorityClass] = {}  # those that tolerate, by UID
         self._unwritten: dict[str, str] = {}  # entries of classes that went before they were on record
         self._map: ConfigMap | None = None  # as it is there; None: it is not
@@ -99,10 +99,9 @@ class TolerationKeeper:
         self._told: set[str] = set()
         self._warned = self._trouble
         self._changed = asyncio.Event()
-        name = f"configmaps/{CONFIGMAP}"
-        resource = Resource(name, self._path, ConfigMap, field_selector=f"metadata.name={CONFIGMAP}")
         patient = ListWatchTimings(longest_pause=60.0)
-        self._watch = ListWatch(api, resource, _RecordHandler(self), observer, patient)
+        followed = configmap_of(namespace, CONFIGMAP)
+        self._watch = ListWatch(api, followed, _RecordHandler(self), observer, patient)
         self._apply()
 
     @property
