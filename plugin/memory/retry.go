@@ -369,12 +369,11 @@ func (r *Retries) markDue(meant func(wire.Dependency) bool) {
 
 // Due takes the pods to activate now, at most so many, in the order of compareDue, each at most once an
 // interval. A pod stays remembered for the objects it depends on, or where it is tried again at once; its time is used up.
-// O(pods + those due · log of them).
-func (r *Retries) Due(most int) []wire.PodRef {
+// turns: those alone whose turn has come. O(pods + those due · log of them).
+func (r *Retries) Due(most int, turns bool) (pods []wire.PodRef) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
-	var due []*pendingRetry
 	for _, entry := range r.pods {
 		if entry.turn && !entry.due && now.Sub(entry.lastActivated) >= turnLasts {
 			entry.missed = now
@@ -382,37 +381,20 @@ func (r *Retries) Due(most int) []wire.PodRef {
 			entry.turn = false
 		}
 	}
-	for _, entry := range r.pods {
-		timeCame := !entry.at.IsZero() && !now.Before(entry.at)
-		if !timeCame && !entry.due {
-			continue
-		}
-		if !entry.again() && !entry.turn && now.Sub(entry.lastActivated) < retryInterval {
-			continue
-		}
-		due = append(due, entry)
-	}
-	return r.take(due, most, now)
-}
-
-// DueTurns takes the pods whose turn has come, as due does.
-func (r *Retries) DueTurns(most int) []wire.PodRef {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	timeCame := func(entry *pendingRetry) bool { return !entry.at.IsZero() && !now.Before(entry.at) }
 	var due []*pendingRetry
 	for _, entry := range r.pods {
-		if entry.turn && entry.due {
+		switch {
+		case turns && !(entry.turn && entry.due):
+		case !entry.due && !timeCame(entry):
+		case !entry.again() && !entry.turn && now.Sub(entry.lastActivated) < retryInterval:
+		default:
 			due = append(due, entry)
 		}
 	}
-	return r.take(due, most, r.clock.Now())
-}
-
-// take has the first of some pods that are due be activated.
-func (r *Retries) take(due []*pendingRetry, most int, now time.Time) (pods []wire.PodRef) {
 	slices.SortFunc(due, (*pendingRetry).compareDue)
 	for _, entry := range due[:min(len(due), most)] {
-		if !entry.at.IsZero() && !now.Before(entry.at) {
+		if timeCame(entry) {
 			entry.at = time.Time{}
 		}
 		entry.due, entry.lastActivated = false, now

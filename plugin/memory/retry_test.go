@@ -43,7 +43,7 @@ func TestOfManyRefusedPodsTheMostImportantAndThenTheOldestAreTriedFirst(t *testi
 	critical := pod("system", 9999, 2_000_000_000)
 	r.TryAt(critical, now.Now())
 
-	first := r.Due(3)
+	first := r.Due(3, false)
 
 	if want := []wire.PodRef{critical, pod("tenant", 1, 1), pod("tenant", 2, 1)}; !slices.Equal(first, want) {
 		t.Errorf("%v, not %v", first, want)
@@ -62,7 +62,7 @@ func TestPodsThatAreDueAgainAndAgainDoNotKeepAYoungerOneFromBeingTried(t *testin
 	tried := map[wire.PodRef]int{}
 	for range 3 {
 		r.Changed(KindPriorityClass, "", "steady")
-		for _, p := range r.Due(RetryBurst) {
+		for _, p := range r.Due(RetryBurst, false) {
 			tried[p]++
 		}
 		now.SetTime(now.Now().Add(retryInterval))
@@ -85,7 +85,7 @@ func TestPodsThatComeToNoCycleDoNotPassATurnToAndFro(t *testing.T) {
 
 	var turns []wire.PodRef
 	for range 3 {
-		turns = append(turns, r.Due(RetryBurst)...)
+		turns = append(turns, r.Due(RetryBurst, false)...)
 		now.SetTime(now.Now().Add(turnLasts))
 	}
 
@@ -107,26 +107,26 @@ func TestAsManyPodsAreTriedAsOrdersHaveEndedTheMostImportantFirst(t *testing.T) 
 		r.Refuse(pod("a", i, 1), r.Now(), inAMinute, limitOf(""))
 	}
 	r.Refuse(pod("b", 9, 2), r.Now(), inAMinute, limitOf(""))
-	if due := r.Due(RetryBurst); len(due) != 0 {
+	if due := r.Due(RetryBurst, false); len(due) != 0 {
 		t.Fatalf("due though no order has ended: %v", due)
 	}
 
 	r.OrderEnded("a", false)
 	r.OrderEnded("", false)
 
-	if due := r.DueTurns(RetryBurst); !slices.Equal(due, []wire.PodRef{pod("b", 9, 2), pod("a", 0, 1)}) {
+	if due := r.Due(RetryBurst, true); !slices.Equal(due, []wire.PodRef{pod("b", 9, 2), pod("a", 0, 1)}) {
 		t.Errorf("due: %v", due)
 	}
 	r.Ordered("b9")
-	if due := r.Due(RetryBurst); len(due) != 0 {
+	if due := r.Due(RetryBurst, false); len(due) != 0 {
 		t.Errorf("due though no more orders have ended: %v", due)
 	}
 	r.OrdersCarried()
-	if due := r.Due(RetryBurst); len(due) != 0 {
+	if due := r.Due(RetryBurst, false); len(due) != 0 {
 		t.Errorf("due since evictors are at work: %v", due)
 	}
 	now.SetTime(inAMinute)
-	if due := r.Due(RetryBurst); len(due) != 5 {
+	if due := r.Due(RetryBurst, false); len(due) != 5 {
 		t.Errorf("not all are due when the time has come: %v", due)
 	}
 }
@@ -158,13 +158,13 @@ func TestATurnThatIsNotUsedIsTheNextPods(t *testing.T) {
 			r.Refuse(p, r.Now(), later, limitOf(""))
 		}
 		r.OrderEnded("", false)
-		if due := r.Due(RetryBurst); !slices.Equal(due, []wire.PodRef{first}) {
+		if due := r.Due(RetryBurst, false); !slices.Equal(due, []wire.PodRef{first}) {
 			t.Fatalf("%s: due: %v", name, due)
 		}
 
 		ends(r, first, now)
 
-		if due := r.Due(RetryBurst); len(due) != 1 || due[0] != second {
+		if due := r.Due(RetryBurst, false); len(due) != 1 || due[0] != second {
 			t.Errorf("%s: due: %v", name, due)
 		}
 	}
@@ -179,20 +179,20 @@ func TestPodsOfANamespaceThatHasItsShareWaitForItsOwnOrders(t *testing.T) {
 	}
 	r.Refuse(pod("b", 1, 1), r.Now(), later, limitOf(""))
 	r.OrderEnded("", false)
-	r.Due(RetryBurst)
+	r.Due(RetryBurst, false)
 	r.Refuse(pod("a", 0, 3), r.Now(), later, limitOf("a"))
 
 	r.Tried("a0")
 
-	if due := r.Due(RetryBurst); !slices.Equal(due, []wire.PodRef{pod("b", 1, 1)}) {
+	if due := r.Due(RetryBurst, false); !slices.Equal(due, []wire.PodRef{pod("b", 1, 1)}) {
 		t.Errorf("due: %v", due)
 	}
 	r.OrderEnded("c", false)
-	if due := r.Due(RetryBurst); len(due) != 0 {
+	if due := r.Due(RetryBurst, false); len(due) != 0 {
 		t.Errorf("due for another namespace's order: %v", due)
 	}
 	r.OrderEnded("a", false)
-	if due := r.Due(RetryBurst); !slices.Equal(due, []wire.PodRef{pod("a", 0, 3)}) {
+	if due := r.Due(RetryBurst, false); !slices.Equal(due, []wire.PodRef{pod("a", 0, 3)}) {
 		t.Errorf("due: %v", due)
 	}
 }
@@ -204,14 +204,14 @@ func TestARefusedPodIsDueWhenATolerationEnds(t *testing.T) {
 	retries.Refuse(waiting, 0, ends, steadyClass)
 
 	now.SetTime(ends.Add(-time.Millisecond))
-	if due := retries.Due(RetryBurst); len(due) != 0 {
+	if due := retries.Due(RetryBurst, false); len(due) != 0 {
 		t.Fatalf("due before the toleration ends: %v", due)
 	}
 	now.SetTime(ends)
-	if due := retries.Due(RetryBurst); len(due) != 1 {
+	if due := retries.Due(RetryBurst, false); len(due) != 1 {
 		t.Fatalf("due when the toleration ends: %v", due)
 	}
-	if due := retries.Due(RetryBurst); len(due) != 0 {
+	if due := retries.Due(RetryBurst, false); len(due) != 0 {
 		t.Fatalf("its time is used up, and yet it is due: %v", due)
 	}
 }
@@ -229,14 +229,14 @@ func TestPodsThatWereNotAskedForAreDueTogetherWhenThePlannerMayBeAsked(t *testin
 	}
 
 	now.SetTime(probe.Add(-time.Millisecond))
-	if due := retries.Due(RetryBurst); len(due) != 0 {
+	if due := retries.Due(RetryBurst, false); len(due) != 0 {
 		t.Fatalf("due before the planner may be asked: %v", due)
 	}
 	now.SetTime(probe)
-	if due := retries.Due(1); len(due) != 1 {
+	if due := retries.Due(1, false); len(due) != 1 {
 		t.Fatalf("due as a probe: %v", due)
 	}
-	if due := retries.Due(RetryBurst); len(due) != pods-1 {
+	if due := retries.Due(RetryBurst, false); len(due) != pods-1 {
 		t.Fatalf("due after that: %v", due)
 	}
 }
@@ -248,7 +248,7 @@ func TestATryAtATimeIsNoPlanThatCouldNotBeHad(t *testing.T) {
 
 	for range 3 { // sooner one after the other than a refused pod is activated
 		retries.TryAt(waiting, now.Now())
-		if due := retries.Due(RetryBurst); len(due) != 1 {
+		if due := retries.Due(RetryBurst, false); len(due) != 1 {
 			t.Fatalf("due: %v", due)
 		}
 	}
@@ -293,7 +293,7 @@ func TestAChangeThatComesBetweenQuestionAndRefusalIsNotLost(t *testing.T) {
 			test.meanwhile(retries)
 			retries.Refuse(waiting, asked, clock.Now().Add(time.Hour), test.dependsOn)
 
-			if due := retries.Due(RetryBurst); len(due) != test.want {
+			if due := retries.Due(RetryBurst, false); len(due) != test.want {
 				t.Errorf("%d pods are due, want %d", len(due), test.want)
 			}
 		})
@@ -326,7 +326,7 @@ func TestRefusedPodsOfOneNamespaceDoNotKeepOthersFromBeingTriedAgain(t *testing.
 			}
 			now.SetTime(now.Now().Add(PlanUnavailableMax))
 
-			if due := r.Due(RetryBurst); len(due) != 1 || due[0] != of("other", 0) {
+			if due := r.Due(RetryBurst, false); len(due) != 1 || due[0] != of("other", 0) {
 				t.Errorf("%s, %s: due: %v", name, kind, due)
 			}
 			if r.Count() != maxRefused-1 && r.Count() != maxRefused {

@@ -352,15 +352,15 @@ func (e *engine) runRetries(ctx context.Context) {
 	ticker := e.clock.NewTicker(memory.RetryTick)
 	defer ticker.Stop()
 	for {
-		take := e.memory.Retries.Due
+		turns := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-e.memory.Retries.Turns:
-			take = e.memory.Retries.DueTurns
+			turns = true
 		case <-ticker.C():
 		}
-		for _, ref := range take(e.planner.Pods.Attempts(memory.RetryBurst)) {
+		for _, ref := range e.memory.Retries.Due(e.planner.Pods.Attempts(memory.RetryBurst), turns) {
 			e.activateRetry(ctx, ref)
 		}
 		refusedGauge.Set(float64(e.memory.Retries.Count()))

@@ -32,13 +32,13 @@ func TestARefusedPodIsDueWhenAPriorityClassThatItDependsOnChanges(t *testing.T) 
 	}
 
 	create("another")
-	if due := engine.memory.Retries.Due(memory.RetryBurst); len(due) != 0 {
+	if due := engine.memory.Retries.Due(memory.RetryBurst, false); len(due) != 0 {
 		t.Fatalf("due for a class that it does not depend on: %v", due)
 	}
 	engine.planner.Seen = ask.NewSeen()
 	create("steady")
 	deadline := time.Now().Add(10 * time.Second)
-	for len(engine.memory.Retries.Due(memory.RetryBurst)) == 0 {
+	for len(engine.memory.Retries.Due(memory.RetryBurst, false)) == 0 {
 		if time.Now().After(deadline) {
 			t.Fatal("the pod is not due")
 		}
@@ -56,7 +56,7 @@ func TestARefusedPodIsDueWhenThePolicyThatItDependsOnChanges(t *testing.T) {
 
 	refuse()
 	w.tells(enforcing(2, func(s *wire.ControlState) { s.PolicyRevision, s.Pods = "first", 30 }), stream)
-	if due := retry.Due(memory.RetryBurst); len(due) != 0 {
+	if due := retry.Due(memory.RetryBurst, false); len(due) != 0 {
 		t.Fatalf("due though the policy is the same: %v", due)
 	}
 	for number, changed := range []func(*wire.ControlState){
@@ -65,7 +65,7 @@ func TestARefusedPodIsDueWhenThePolicyThatItDependsOnChanges(t *testing.T) {
 		func(s *wire.ControlState) { s.TolerationsRevision = "17" },
 	} {
 		w.tells(enforcing(int64(3+number), changed), stream)
-		if due := retry.Due(memory.RetryBurst); len(due) != 1 {
+		if due := retry.Due(memory.RetryBurst, false); len(due) != 1 {
 			t.Fatalf("due after change %d: %v", number, due)
 		}
 		retry.Ordered(types.UID(waiting.UID))
