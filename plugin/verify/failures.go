@@ -32,31 +32,25 @@ type Failure struct {
 	Plugin string
 }
 
-// String describes the failure of a number of nodes, as kube-scheduler's messages do.
+// causes describe the failure of a number of nodes, as kube-scheduler's messages do.
+var causes = map[Cause]string{
+	CauseFilters:    "failed the scheduler's filters with all removable pods gone",
+	CauseTooMany:    "needed more victims than are allowed",
+	CauseNothing:    "had no pod that may be removed now",
+	CauseNoNeed:     "had room without a victim",
+	CauseNodeGone:   "no longer existed",
+	CauseAwaited:    "awaited pods that no order in flight removes",
+	CauseError:      "met an error of a scheduler plugin",
+	CauseExtender:   "were rejected by extender ",
+	CauseUnfinished: "were not verified in time",
+}
+
+// String is the cause, with the plugin or extender.
 func (f Failure) String() string {
-	switch f.Cause {
-	case CauseFilters:
-		filters := "the scheduler's filters"
-		if f.Plugin != "" {
-			filters += " (" + f.Plugin + ")"
-		}
-		return "failed " + filters + " with all removable pods gone"
-	case CauseTooMany:
-		return "needed more victims than are allowed"
-	case CauseNothing:
-		return "had no pod that may be removed now"
-	case CauseNoNeed:
-		return "had room without a victim"
-	case CauseNodeGone:
-		return "no longer existed"
-	case CauseAwaited:
-		return "awaited pods that no order in flight removes"
-	case CauseExtender:
-		return "were rejected by extender " + f.Plugin
-	case CauseError:
-		return "met an error of a scheduler plugin"
+	if f.Cause == CauseFilters && f.Plugin != "" {
+		return "failed the scheduler's filters (" + f.Plugin + ") with all removable pods gone"
 	}
-	return "were not verified in time"
+	return causes[f.Cause] + f.Plugin
 }
 
 // Summary counts the nodes of each failure, the most frequent first.
