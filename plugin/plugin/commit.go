@@ -23,37 +23,31 @@ import (
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queues"
 	"makeway.dev/makeway/plugin/streams"
-	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
 // pendingOrder is a nomination, of a pod or of a group's members, whose order is not in the stream yet.
 type pendingOrder struct {
-	id         string
-	requestID  string
-	decisionID string
-	offer      string  // what the plan allows a commit to name
-	pod        *v1.Pod // of a group: one member, by which all are activated
-	chosen     *verify.Candidate
-	group      *wire.OrderedGroup // nil: the order is for the pod
-	places     []wire.OrderMember
-	span       tracing.Span // of the whole preemption; its outcome ends it
+	*preemptor // whose span is of the whole preemption: the outcome ends it
+	planID
+	id     string
+	chosen *verify.Candidate
 }
 
 // entry is the order as the inflight state sees it. The gate opens by itself where it never becomes known that the order is stored.
 func (o *pendingOrder) entry(now time.Time) *orders.Order {
 	e := &orders.Order{
 		OrderID:   o.id,
-		Preemptor: o.preemptor(),
+		Preemptor: o.ref(),
 		Node:      o.chosen.Node,
 		Removal:   orders.Removal{Awaited: map[types.UID]string{}, Remaining: map[types.UID]time.Time{}},
 		CreatedAt: now,
-		OpensAt:   now.Add(orders.StoredWithin(len(o.places)) + orders.AnsweredWithin + orders.GateSlack),
+		OpensAt:   now.Add(orders.StoredWithin(len(o.chosen.Places)) + orders.AnsweredWithin + orders.GateSlack),
 		Span:      o.span,
 	}
 	if o.group != nil {
-		e.EnterGroup(o.group, o.places)
+		e.EnterGroup(o.group, o.chosen.Places)
 	}
 	for _, v := range o.chosen.Victims {
 		e.Victims = append(e.Victims, v.Pod.UID)
@@ -76,7 +70,7 @@ const (
 // isCarried reports whether a message carries the commit. A nomination for another would hold room, again and again, and come to nothing.
 func (o *pendingOrder) isCarried() bool {
 	size := commitRest + len(o.offer)
-	for _, place := range o.places {
+	for _, place := range o.chosen.Places {
 		size += len(place.Namespace) + len(place.Name) + len(place.UID) + len(place.Node) + len(place.NodeUID) + commitNames
 	}
 	for _, v := range o.chosen.Victims {
@@ -88,34 +82,12 @@ func (o *pendingOrder) isCarried() bool {
 	return size <= wire.MaxBytes
 }
 
-// preemptor is the pod, or the PodGroup, that room is made for.
-func (o *pendingOrder) preemptor() wire.PodRef {
-	if o.group != nil {
-		return wire.PodRef{Namespace: o.group.Namespace, Name: o.group.Name, UID: o.group.UID}
-	}
-	return orders.RefOf(o.pod)
-}
-
-// kind, object and uid name the preemptor in the log.
-func (o *pendingOrder) kind() string {
-	if o.group != nil {
-		return wire.KindGroup
-	}
-	return wire.KindPod
-}
-
-func (o *pendingOrder) object() klog.ObjectRef {
-	return klog.KRef(o.preemptor().Namespace, o.preemptor().Name)
-}
-
-func (o *pendingOrder) uid() string { return o.preemptor().UID }
-
 // by names the preemptor in the Event of a victim, by UID alone: tenants do not learn each other's names.
 func (o *pendingOrder) by() string {
 	if o.group != nil {
-		return "pod group " + o.uid()
+		return "pod group " + o.ref().UID
 	}
-	return "pod " + o.uid()
+	return "pod " + o.ref().UID
 }
 
 // handOver bounds how long a scheduling cycle waits for its commit to be on its way.
@@ -132,13 +104,13 @@ func (e *engine) startCommit(order *pendingOrder) {
 		case <-time.After(handOver):
 		}
 	}()
-	order.span.Tell("order_id", order.id, "request_id", order.requestID, "decision_id", order.decisionID, "node", order.chosen.Node, "victims", len(order.chosen.Victims))
+	order.span.Tell("order_id", order.id, "request_id", order.request, "decision_id", order.decision, "node", order.chosen.Node, "victims", len(order.chosen.Victims))
 	goroutines.GoRecovered(order.span.In(e.life), "commit", func(ctx context.Context) {
 		defer written()
 		start := e.clock.Now()
 		// Here and not where it happens: a write to the log can cost a scheduling cycle its turn on the processor.
 		logger := klog.FromContext(ctx)
-		logger.Info("preemptor_nominated", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id, "request_id", order.requestID, "decision_id", order.decisionID,
+		logger.Info("preemptor_nominated", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid, "node", order.chosen.Node, "order_id", order.id, "request_id", order.request, "decision_id", order.decision,
 			"victims", len(order.chosen.Victims), "awaited", len(order.chosen.Awaited))
 		err := e.commit(ctx, order, written)
 		executed(operationCommit, err, e.clock.Since(start))
@@ -161,10 +133,10 @@ func (e *engine) startCommit(order *pendingOrder) {
 		}
 		if errors.Is(err, orders.ErrPodGone) {
 			e.inflight.Abandon(order.id)
-			logger.Info("order_dropped", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id, "reason", err.Error())
+			logger.Info("order_dropped", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid, "node", order.chosen.Node, "order_id", order.id, "reason", err.Error())
 			return
 		}
-		logger.Error(err, "order_not_committed", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id)
+		logger.Error(err, "order_not_committed", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid, "node", order.chosen.Node, "order_id", order.id)
 		var lives *streams.OrderLivesError
 		if errors.As(err, &lives) {
 			e.supersededBy(ctx, order, lives.Stored)
@@ -185,8 +157,8 @@ func (e *engine) startCommit(order *pendingOrder) {
 func (e *engine) supersededBy(ctx context.Context, order *pendingOrder, stored natsbus.Record) {
 	e.inflight.Supersede(order.id)
 	e.takeOrder(ctx, stored)
-	w := orders.Activation{Pod: order.preemptor(), OrderID: order.id, Node: order.chosen.Node, Revert: true, Reason: "another order for this pod is in the stream"}
-	for _, m := range order.places {
+	w := orders.Activation{Pod: order.ref(), OrderID: order.id, Node: order.chosen.Node, Revert: true, Reason: "another order for this pod is in the stream"}
+	for _, m := range order.chosen.Places {
 		w.Places = append(w.Places, orders.OfMember(m))
 	}
 	e.applyActivation(ctx, w)
@@ -215,7 +187,7 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder, written func()
 	}
 	failpoints.At(failpoints.BeforePublish)
 	asking, span := e.planner.Tracer.Begin(ctx, "commit")
-	subject := e.store.Subjects.Order(order.kind(), order.uid())
+	subject := e.store.Subjects.Order(order.kind(), string(order.uid))
 	reply, err := e.committer.Ask(asking, subject, e.store.Subjects.Commit, question, func() error { return e.inflight.Asking(order.id) }, written)
 	span.End(err)
 	if err != nil {
@@ -233,7 +205,7 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder, written func()
 		e.inflight.Stays(order.id, v.Pod.UID)
 	}
 	failpoints.At(failpoints.AfterCommit)
-	klog.FromContext(ctx).Info("order_committed", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id, "request_id", order.requestID, "decision_id", order.decisionID,
+	klog.FromContext(ctx).Info("order_committed", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid, "node", order.chosen.Node, "order_id", order.id, "request_id", order.request, "decision_id", order.decision,
 		"victims", len(stored.Victims), "awaited", len(stored.Awaited), "nominations_to_clear", len(stored.NominationsToClear))
 	// The outcome may have been read before the order was known to be stored.
 	if outcome := e.inflight.Outcome(order.id); outcome != nil {
@@ -262,9 +234,9 @@ func (e *engine) commitOf(ctx context.Context, order *pendingOrder) (commit *wir
 		Bridge:     wire.Source("scheduler", e.identity),
 		Fence:      fence,
 		Offer:      order.offer,
-		Placements: order.places,
+		Placements: order.chosen.Places,
 		Group:      order.group,
-		StoreBy:    wire.At(e.clock.Now().Add(orders.StoredWithin(len(order.places)))),
+		StoreBy:    wire.At(e.clock.Now().Add(orders.StoredWithin(len(order.chosen.Places)))),
 
 		LastsSeconds: int64(e.args.NotAfter.Seconds()),
 	}
@@ -296,7 +268,7 @@ func (e *engine) isInMemory(pod *v1.Pod) bool {
 func (e *engine) voided(ctx context.Context, order *pendingOrder, void wire.Void, inMemory []verify.Victim) error {
 	call, cancel := context.WithTimeout(ctx, streams.CallTimeout)
 	defer cancel()
-	subject := e.store.Subjects.Order(order.kind(), order.uid())
+	subject := e.store.Subjects.Order(order.kind(), string(order.uid))
 	last, found, err := e.store.Records.Last(call, e.store.Subjects.OrdersStream, subject)
 	found = found && err == nil
 	if found && e.inflight.HasOrder(order.id) {
@@ -315,7 +287,7 @@ func (e *engine) voided(ctx context.Context, order *pendingOrder, void wire.Void
 			return &streams.OrderLivesError{Stored: last}
 		}
 	case voidPreemptorGone, voidPreemptorBound:
-		if e.pending(orders.RefOf(order.pod)) == nil {
+		if e.pending(orders.RefOf(order.pods[0])) == nil {
 			return orders.ErrPodGone
 		}
 	case voidNotAcknowledged, voidNotTaken:
@@ -348,7 +320,7 @@ func (e *engine) preemptInMemory(ctx context.Context, order *pendingOrder, victi
 	if where == "" {
 		return false
 	}
-	klog.FromContext(ctx).Info("victim_preempted_in_memory", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id, "victim", klog.KObj(victim), "victim_uid", victim.UID, "phase", where)
+	klog.FromContext(ctx).Info("victim_preempted_in_memory", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid, "node", order.chosen.Node, "order_id", order.id, "victim", klog.KObj(victim), "victim_uid", victim.UID, "phase", where)
 	minor.Recorder(e.handle, klog.FromContext(ctx)).Eventf(victim, nil, v1.EventTypeNormal, "Preempted", "Preempting",
 		"Preempted by %s on node %s (in kube-scheduler memory).", order.by(), victim.Spec.NodeName)
 	return true

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/ask"
@@ -38,6 +39,23 @@ type preemptor struct {
 
 // one is the pod by which a preemptor is tried again: to activate one member activates all.
 func (p *preemptor) one() wire.PodRef { return orders.RefOf(p.pods[0]) }
+
+// ref, kind and object name the pod, or the PodGroup, that room is made for.
+func (p *preemptor) ref() wire.PodRef {
+	if p.group != nil {
+		return wire.PodRef{Namespace: p.group.Namespace, Name: p.group.Name, UID: p.group.UID}
+	}
+	return p.one()
+}
+
+func (p *preemptor) kind() string {
+	if p.group != nil {
+		return wire.KindGroup
+	}
+	return wire.KindPod
+}
+
+func (p *preemptor) object() klog.ObjectRef { return klog.KRef(p.ref().Namespace, p.ref().Name) }
 
 // panicked is how an attempt ends in which a panic was recovered.
 var panicked = preemptResult{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
@@ -328,12 +346,9 @@ func (p *preemptor) nominate(chosen *verify.Candidate, from planID) preemptResul
 		p.span.End(nil, "result", endNominated)
 		return preemptResult{kind: endNominated, message: fmt.Sprintf("%d members have room as planned, and no pod has to be evicted", len(chosen.Places))}
 	}
-	order := &pendingOrder{
-		id: wire.NewOrderID(e.clock.Now()), requestID: from.request, decisionID: from.decision, offer: from.offer,
-		pod: p.pods[0], span: p.span, group: p.group, chosen: chosen, places: chosen.Places,
-	}
+	order := &pendingOrder{preemptor: p, planID: from, id: wire.NewOrderID(e.clock.Now()), chosen: chosen}
 	if !order.isCarried() {
-		return *p.later(endTooLarge, fmt.Sprintf("an order for %d members and %d victims is larger than a message of NATS", len(order.places), len(chosen.Victims)))
+		return *p.later(endTooLarge, fmt.Sprintf("an order for %d members and %d victims is larger than a message of NATS", len(chosen.Places), len(chosen.Victims)))
 	}
 	p.ordered()
 	e.planner.Commits.Allow() // where the last orders were not stored, this one probes
@@ -341,10 +356,10 @@ func (p *preemptor) nominate(chosen *verify.Candidate, from planID) preemptResul
 	victimsPerOrder.Observe(float64(len(chosen.Victims)))
 	failpoints.At(failpoints.Nominated)
 	e.startCommit(order)
-	return preemptResult{kind: endNominated, node: chosen.Node, message: fmt.Sprintf("found a placement for %d members, preempting %d pods", len(order.places), len(chosen.Victims))}
+	return preemptResult{kind: endNominated, node: chosen.Node, message: fmt.Sprintf("found a placement for %d members, preempting %d pods", len(chosen.Places), len(chosen.Victims))}
 }
 
-// planID names a plan: its request, its decision, and what a commit of it may name.
+// planID names a plan: its request, its decision, and its offer, which is what a commit of it may name.
 type planID struct{ request, decision, offer string }
 
 // ordered notes that the pods are tried again for their nominations, and for nothing before.
