@@ -388,8 +388,7 @@ func (e *engine) lookForMembers(ctx context.Context, now time.Time) {
 
 // groupDeleted takes in that a PodGroup was deleted: it needs no room.
 func (e *engine) groupDeleted(uid types.UID) {
-	e.inflight.Forget(uid)
+	e.forget(uid)
 	e.committer.Forget(e.store.Subjects.Order(wire.KindGroup, string(uid)))
-	e.memory.Forget(uid)
 	e.verified.failures.Forget(string(uid))
 }

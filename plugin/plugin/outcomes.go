@@ -148,12 +148,12 @@ func (e *engine) orderFailed(ctx context.Context, w orders.Activation, outcome *
 		e.leadership.Fence.Forget(outcome.Epoch)
 	}
 	klog.FromContext(ctx).Info("order_failed", "pod_uid", w.Pod.UID, "order_id", outcome.OrderID, "node", w.Node, "result", outcome.Result, "reason", outcome.Reason, "message", outcome.Message)
-	e.lookAtPlaces(w)
+	e.lookAtPlaces(w.Places)
 }
 
 // lookAtPlaces takes in where the API shows the pods of an order nominated: that may have changed before the order's end was known.
-func (e *engine) lookAtPlaces(w orders.Activation) {
-	for _, place := range w.Places {
+func (e *engine) lookAtPlaces(places []wire.Placement) {
+	for _, place := range places {
 		ref := orders.RefOfPlacement(place)
 		if pod := e.pending(ref); pod != nil {
 			e.inflight.NominatedTo(pod.UID, pod.Status.NominatedNodeName)
@@ -170,12 +170,9 @@ func (e *engine) succeeded(orderID string, outcome *wire.Outcome) {
 	if own && outcome != nil {
 		executed(operationOrder, nil, took)
 	}
-	for _, place := range e.inflight.ByID(orderID).Places() {
-		// The nomination may have been taken away, or the node, while the order was carried out.
-		ref := orders.RefOfPlacement(place)
-		if pod := e.current(ref); pod != nil && e.placements.Knows(pod.UID) {
-			e.inflight.NominatedTo(pod.UID, pod.Status.NominatedNodeName)
-		}
+	places := e.inflight.ByID(orderID).Places()
+	e.lookAtPlaces(places)
+	for _, place := range places {
 		if _, err := e.cluster.nodes.Get(place.Node); apierrors.IsNotFound(err) {
 			e.inflight.NodeDeleted(place.Node)
 		}
