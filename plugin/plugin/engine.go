@@ -50,7 +50,7 @@ type engine struct {
 	verified verified
 	memory   *memory.Memory
 	control  *control.Control
-	gate     *queues.Line
+	gate     *queues.Gate
 }
 
 // process is what the engine runs in.
@@ -113,7 +113,7 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (*engi
 func startEngine(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (e *engine, err error) {
 	identity := natsbus.NewIdentity()
 	bus := natsbus.Connect(ctx, args.Options("makeway-scheduler "+identity))
-	e = newEngine(args, handle, queues.LineOf(ctx, handle.SharedInformerFactory()), clock.RealClock{}, bus, bus, identity)
+	e = newEngine(args, handle, queues.GateOf(ctx, handle.SharedInformerFactory()), clock.RealClock{}, bus, bus, identity)
 	e.planner.Tracer, err = tracing.New(ctx, tracing.Options{Endpoint: args.Tracing.Endpoint, Service: "makeway-scheduler", Instance: identity})
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func startEngine(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (e *
 
 // newEngine puts the parts together. It starts nothing. Metrics are registered here, since that may not
 // happen while a goroutine of an engine sets one.
-func newEngine(args *MakeWayArgs, handle fwk.Handle, queues *queues.Line, clock clock.WithTicker, bus streams.Bus, records streams.Records, identity string) *engine {
+func newEngine(args *MakeWayArgs, handle fwk.Handle, queues *queues.Gate, clock clock.WithTicker, bus streams.Bus, records streams.Records, identity string) *engine {
 	telemetry.Register()
 	core := handle.SharedInformerFactory().Core().V1()
 	inflight, subjects := orders.NewInFlight(queues), args.Subjects()

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/natsbus"
@@ -18,7 +20,7 @@ import (
 func TestAnOrderThatIsStoredAndHasNoOutcomeInTimeCountsAgainstTheEvictors(t *testing.T) {
 	for name, stored := range map[string]bool{"stored": true, "not stored": false} {
 		t.Run(name, func(t *testing.T) {
-			f, now := orders.NewInFlight(&queues.Line{}), time.Unix(1_000_000, 0)
+			f, now := orders.NewInFlight(queues.NewGate(nil, corelisters.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)), nil)), time.Unix(1_000_000, 0)
 			f.Begin(&orders.Order{OrderID: "ord", Preemptor: wire.PodRef{UID: "p"}, Node: "n1", OpensAt: now.Add(time.Minute)})
 			if stored {
 				f.Stored(&wire.EvictionOrder{OrderID: "ord"}, now.Add(time.Minute))

@@ -179,7 +179,7 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 	if given.args != nil {
 		given.args(&args)
 	}
-	engine := newEngine(&args, w.framework, queues.LineOf(ctx, factory), clock.RealClock{}, w.bus, w.bus, "test")
+	engine := newEngine(&args, w.framework, queues.GateOf(ctx, factory), clock.RealClock{}, w.bus, w.bus, "test")
 	w.plugin.args, w.plugin.handle, w.plugin.engine = &args, w.framework, engine
 	w.plugin.Profile = func() wire.Profile { return profileOf(w.framework, nil) }
 	if engine.planner.Least = given.leastWait; given.leastWait == 0 {

@@ -45,12 +45,14 @@ type Gate struct {
 	applies ModeApplies
 	passes  bool          // pods pass while the limits are not known
 	changed chan struct{} // sent to, without blocking, when due may have something new
+	orders  atomic.Pointer[Orders]
 
 	unlocked
 	mu sync.Mutex
 	knowledge
-	usage   *queueUsage
-	waiting *waitingPods
+	usage    *queueUsage
+	waiting  *waitingPods
+	profiles []string // whose pods queues may hold
 }
 
 // unlocked is what is read without the lock, though written under it.

@@ -224,7 +224,7 @@ func (s *scheduler) updateCondition(ctx context.Context, client kubernetes.Inter
 	}
 	condition := held.condition(pod, s.gate.clock.Now())
 	clearNomination := pod.Status.NominatedNodeName != "" && s.mayClearNomination(uid)
-	if clearNomination && s.line.storedOrderLives(ctx, uid) {
+	if orders, _ := s.gate.asked(); clearNomination && orders.StoredOrderLives(ctx, uid) {
 		clearNomination = false
 		s.gate.checkConditionIn(uid, clearNominationRetry)
 	}
@@ -257,7 +257,8 @@ func (s *scheduler) updateCondition(ctx context.Context, client kubernetes.Inter
 // mayClearNomination reports whether nothing makes or keeps room for a held pod: it has no order in flight, and no place in
 // its queue.
 func (s *scheduler) mayClearNomination(uid types.UID) bool {
-	return !s.line.inFlight(uid) && !s.gate.Counts(uid)
+	orders, _ := s.gate.asked()
+	return !orders.InFlight(uid) && !s.gate.Counts(uid)
 }
 
 // PatchStatus writes a condition of a pod, where there is one, and ends its nomination, unless the pod has changed: by now it may

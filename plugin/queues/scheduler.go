@@ -34,7 +34,6 @@ type scheduler struct {
 	handle     fwk.Handle // the first profile's; queue and nominator are the same for all
 	pods       corelisters.PodLister
 	gate       *Gate
-	line       *Line
 	control    *control.Control
 	leadership *streams.Leadership
 	recorders  *sync.Map // by profile
@@ -64,7 +63,7 @@ func newScheduler(ctx context.Context, args *MakeWayQueuesArgs, handle fwk.Handl
 	fence := &streams.Fence{Lease: types.NamespacedName(args.Lease), Profile: handle.ProfileName(), Client: handle.ClientSet(), Records: records}
 	s := &scheduler{
 		args: args, handle: handle, pods: core.Pods().Lister(), recorders: &sync.Map{},
-		line:       LineOf(ctx, handle.SharedInformerFactory()),
+		gate:       GateOf(ctx, handle.SharedInformerFactory()),
 		leadership: &streams.Leadership{Fence: fence, Clock: clock},
 	}
 	s.control = control.New(control.Options{
@@ -75,10 +74,9 @@ func newScheduler(ctx context.Context, args *MakeWayQueuesArgs, handle fwk.Handl
 		ClassesSynced: func() bool { return true }, // what restricts preemption is not asked here
 		Changed:       func(bool) { s.gate.Reconsider() },
 	})
-	s.gate = NewGate(clock, s.pods, s.control.QueuesHold)
-	s.gate.passes = args.WhenUnknown == whenUnknownPass
+	s.gate.clock, s.gate.applies, s.gate.passes = clock, s.control.QueuesHold, args.WhenUnknown == whenUnknownPass
+	s.gate.none.Store(false)
 	s.control.UseLimits(s.gate)
-	s.line.gate.Store(s.gate)
 	return s
 }
 
@@ -86,7 +84,7 @@ func newScheduler(ctx context.Context, args *MakeWayQueuesArgs, handle fwk.Handl
 func (s *scheduler) profile(mode string, handle fwk.Handle) *Plugin {
 	s.recorders.Store(handle.ProfileName(), handle.EventRecorder())
 	if mode == wire.ModeEnforce {
-		s.line.addProfile(handle.ProfileName())
+		s.gate.addProfile(handle.ProfileName())
 	}
 	return &Plugin{scheduler: s, mode: mode}
 }
