@@ -35,6 +35,7 @@ from makeway.ui.edge.guard import App
 from makeway.ui.edge.reader import Reader
 from makeway.ui.edge.server import listening, serve
 from makeway.ui.edge.sources import Sources
+from narrowing import as_a
 
 TOKEN = "a-token-of-the-page"  # noqa: S105 - of a test
 HOST = "127.0.0.1"
@@ -115,8 +116,7 @@ def _one(number: int, at: datetime, chance: random.Random) -> list[Message]:
         )
         messages.append(replace(outcome, result="failed", reason="delete-refused") if failed else outcome)
     if number % 5 == 0:
-        sample = MESSAGES["comparison.full"]
-        assert isinstance(sample, Comparison)
+        sample = as_a(Comparison, MESSAGES["comparison.full"])
         messages.append(
             replace(
                 sample,
@@ -326,8 +326,7 @@ class MadeUpPage:
             self.put(message)
         if self.loaded:
             self.reader.timeline.complete()
-        status = MESSAGES["component-status.full"]
-        assert isinstance(status, ComponentStatus)
+        status = as_a(ComponentStatus, MESSAGES["component-status.full"])
         planner = replace(status, component="planner", mode="enforce", namespace_modes={}, leading=True)
         self.reader.parts = [replace(planner, brake="", breaker="", trouble="", loops="")]
         self.cluster = MadeUpCluster(self.nodes)

@@ -38,6 +38,7 @@ from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.runtime.brake import BrakeMetrics, BrakeReader
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.kube import Api, ApiError
+from narrowing import as_a, there
 
 MESSAGE = "default-scheduler: preempting to accommodate a higher priority pod"
 
@@ -77,15 +78,12 @@ async def nominate(space: Space, name: str, node: str) -> None:
 
 
 async def the(space: Space, name: str) -> Pod:
-    pod = await space.pod(name)
-    assert pod is not None
-    return pod
+    return there(await space.pod(name))
 
 
 async def marked(edge: Cluster, pod: Pod) -> str:
     """Mark a pod, without which the admission policies let no evictor delete it; give its version."""
-    found = await edge.mark(as_victim(pod), pod.metadata.resource_version, MESSAGE, datetime.now(UTC))
-    assert found is not None
+    found = there(await edge.mark(as_victim(pod), pod.metadata.resource_version, MESSAGE, datetime.now(UTC)))
     return found.metadata.resource_version
 
 
@@ -98,11 +96,9 @@ class TestWhatTheEdgeReliesOn:
         kinds_before = {c.type for c in pod.status.conditions or ()}
         now = datetime.now(UTC)
 
-        marked = await edge.mark(as_victim(pod), pod.metadata.resource_version, MESSAGE, now)
+        marked = there(await edge.mark(as_victim(pod), pod.metadata.resource_version, MESSAGE, now))
 
-        assert marked is not None
-        condition = decide.disruption_target(marked)
-        assert condition is not None
+        condition = there(decide.disruption_target(marked))
         assert (condition.reason, condition.message) == ("PreemptionByScheduler", MESSAGE)
         assert condition.last_transition_time == now.replace(microsecond=0)
         assert {c.type for c in marked.status.conditions or ()} == kinds_before | {"DisruptionTarget"}
@@ -157,9 +153,8 @@ class TestWhatTheEdgeReliesOn:
         await space.add_nodes(make_node("n1"))
         [pod] = await space.run(make_pod("a").on("n1").grace(77).leaves(kwok.NEVER))
 
-        deleted = await edge.delete(as_victim(pod), await marked(edge, pod))
+        deleted = there(await edge.delete(as_victim(pod), await marked(edge, pod)))
 
-        assert deleted is not None
         assert deleted.grace_period_seconds == 77
         assert (await the(space, "a")).metadata.deletion_grace_period_seconds == 77
 
@@ -167,9 +162,8 @@ class TestWhatTheEdgeReliesOn:
         await space.add_nodes(make_node("n1"))
         [pod] = await space.run(make_pod("a").on("n1").grace(0))
 
-        deleted = await edge.delete(as_victim(pod), await marked(edge, pod))
+        deleted = there(await edge.delete(as_victim(pod), await marked(edge, pod)))
 
-        assert deleted is not None
         assert deleted.grace_period_seconds == 0
         await space.until_gone("a")
 
@@ -217,8 +211,7 @@ class TestWhatTheEdgeReliesOn:
     ) -> None:
         [node] = await space.add_nodes(make_node("n1"))
 
-        found = await edge.get_node(node)
-        assert found is not None
+        found = there(await edge.get_node(node))
         assert found.metadata.uid
         assert await edge.get_node("absent") is None
         assert await edge.lease_epoch("kube-system", "makeway-scheduler") is None
@@ -298,8 +291,7 @@ class Scene:
     async def give(self, order: EvictionOrder) -> None:
         assert order.preemptor is not None
         last = await self.bus.last_order(order.preemptor.uid)
-        answer = await self.bus.publish_order(order, last.sequence if last else 0)
-        assert isinstance(answer, Published)
+        as_a(Published, await self.bus.publish_order(order, last.sequence if last else 0))
 
     async def outcome(self, order: EvictionOrder, *, seconds: float = PATIENT_SECONDS) -> Outcome:
         async def ended() -> Outcome:

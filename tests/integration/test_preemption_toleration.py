@@ -20,6 +20,7 @@ from integration.priority_classes import Classes
 from integration.space import Space
 from integration.waiting import NotYet, until, until_seen
 from makeway.core.k8s.objects import Pod
+from narrowing import there
 
 pytestmark = pytest.mark.both_forms(by_target=True)
 
@@ -82,8 +83,7 @@ async def test_below_the_minimum_it_waits_and_is_told_why(space: Space, classes:
     (spared,) = decision.nearest[0].spared
     assert (spared.name, spared.until) == ("victim", None)
     assert "1009 < minimum-preemptable-priority 1010" in spared.detail
-    pod = await space.pod("urgent")
-    assert pod is not None
+    pod = there(await space.pod("urgent"))
     messages = " ".join(condition.message or "" for condition in pod.status.conditions or ())
     if not space.cluster.external:
         assert "1 pod spared by preemption-toleration" in messages
@@ -154,8 +154,7 @@ async def test_a_toleration_that_comes_after_the_order_saves_the_pod(space: Spac
     (kept,) = outcome.victims
     assert (kept.result, kept.reason) == ("spared", "preemption-toleration")
     assert deletes_of(space, "victim") == []
-    pod = await space.pod("victim")
-    assert pod is not None
+    pod = there(await space.pod("victim"))
     assert not any(condition.type == "DisruptionTarget" for condition in pod.status.conditions or ())
     await assert_stays_pending(space, "urgent", seconds=1)
 

@@ -16,6 +16,7 @@ from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable, StreamConflict
 from makeway.bus.nats.jetstream import JetStreamError
 from makeway.bus.streams.orders_consumer import Delivery, OrdersConsumer
+from narrowing import there
 
 pytestmark = pytest.mark.nats
 
@@ -24,11 +25,9 @@ CREATE = "CONSUMER.CREATE.MAKEWAY_ORDERS.evictor.makeway.v1.orders.>"
 
 async def given_back(consumer: OrdersConsumer) -> tuple[Delivery, Delivery]:
     """Give the next order back; return that delivery, and the one that follows."""
-    first = await consumer.next(5)
-    assert first is not None
+    first = there(await consumer.next(5))
     await first.nak(delay_seconds=0.1)
-    second = await consumer.next(5)
-    assert second is not None
+    second = there(await consumer.next(5))
     return first, second
 
 
@@ -37,9 +36,8 @@ async def test_an_order_is_delivered_with_where_and_when_it_was_stored(bus: Bus)
     consumer = await bus.orders_consumer()
     await bus.publish_order(order, 0)
 
-    delivery = await consumer.next(5)
+    delivery = there(await consumer.next(5))
 
-    assert delivery is not None
     assert codec.unwrap_order(delivery.data) == order
     assert (delivery.subject, delivery.sequence, delivery.deliveries) == ("makeway.v1.orders.pod.uid-1", 1, 1)
     await delivery.ack_sync()
@@ -50,9 +48,7 @@ async def test_an_order_is_delivered_with_where_and_when_it_was_stored(bus: Bus)
 async def test_orders_that_were_there_before_the_first_evictor_are_delivered(bus: Bus) -> None:
     await bus.publish_order(make_order("uid-1"), 0)
 
-    delivery = await (await bus.orders_consumer()).next(5)
-
-    assert delivery is not None
+    there(await (await bus.orders_consumer()).next(5))
 
 
 async def test_an_order_given_back_comes_again_and_is_counted(bus: Bus) -> None:
@@ -67,8 +63,7 @@ async def test_an_order_given_back_comes_again_and_is_counted(bus: Bus) -> None:
 async def test_a_terminated_order_never_comes_again(bus: Bus) -> None:
     consumer = await bus.orders_consumer()
     await bus.publish_order(make_order("uid-1"), 0)
-    delivery = await consumer.next(5)
-    assert delivery is not None
+    delivery = there(await consumer.next(5))
 
     await delivery.term("not an order")
 
@@ -125,9 +120,8 @@ async def test_a_lost_consumer_starts_with_the_orders_that_may_be_alive(
 
     await bus.jetstream.api("CONSUMER.DELETE.MAKEWAY_ORDERS.evictor")
     await bus.publish_order(make_order("uid-new"), 0)
-    delivery = await consumer.next(15)
+    delivery = there(await consumer.next(15))
 
-    assert delivery is not None
     assert delivery.subject.endswith("uid-new")
 
 
@@ -235,8 +229,7 @@ async def test_a_consumer_that_another_login_changes_is_noticed_and_set_right_an
                 seen.append(consumer.unhealthy())
             await asyncio.sleep(0.02)
 
-    delivery = await consumer.next(10)
-    assert delivery is not None
+    delivery = there(await consumer.next(10))
     assert len(delivery.data) > 0
     keeping.cancel()
 

@@ -19,6 +19,7 @@ from makeway.bus.nats.jetstream import Ack, JetStream
 from makeway.bus.subjects import Subjects
 from makeway.dev.nats_permissions import Permissions, permissions, server_accounts, server_permissions
 from makeway.dev.samples import MESSAGES
+from narrowing import as_a
 
 SUBJECTS = Subjects("one.two")
 
@@ -184,8 +185,7 @@ async def test_a_planner_answers_people_and_speaks_in_no_other_inbox(guarded: Na
 async def test_people_and_planners_may_ask_every_component_how_it_is_and_each_answers(
     guarded: NatsServer,
 ) -> None:
-    sample = MESSAGES["component-status.full"]
-    assert isinstance(sample, ComponentStatus)
+    sample = as_a(ComponentStatus, MESSAGES["component-status.full"])
     buses = [await _bus(guarded, user) for user in ("planner", "evictor", "scheduler", "shadow")]
     for bus in buses:
         own = msgspec.structs.replace(sample, identity=bus.source)
@@ -205,8 +205,7 @@ async def test_people_and_planners_may_ask_every_component_how_it_is_and_each_an
 async def test_no_component_is_made_to_write_into_a_stream_by_the_reply_that_a_question_names(
     guarded: NatsServer, reply: str
 ) -> None:
-    sample = MESSAGES["component-status.full"]
-    assert isinstance(sample, ComponentStatus)
+    sample = as_a(ComponentStatus, MESSAGES["component-status.full"])
     streams = await _bus(guarded, "streams")
     await streams.ensure_streams()
     buses = [await _bus(guarded, user) for user in ("planner", "evictor", "scheduler")]

@@ -17,6 +17,7 @@ from makeway.bus.nats.jetstream import MSG_ID
 from makeway.bus.nats.publishing import AlreadyExists, MessageTooLarge, Published
 from makeway.bus.orders import OrderWriter, voided
 from makeway.bus.records import Last
+from narrowing import as_a, there
 
 pytestmark = pytest.mark.nats
 
@@ -37,8 +38,7 @@ async def test_of_two_writers_of_one_preemptor_only_one_gets_its_order_in(
 
 
 async def test_the_next_order_of_a_preemptor_names_the_one_before_it(bus: Bus) -> None:
-    first = await bus.publish_order(make_order("uid-1"), 0)
-    assert isinstance(first, Published)
+    first = as_a(Published, await bus.publish_order(make_order("uid-1"), 0))
 
     blind = await bus.publish_order(make_order("uid-1"), 0)
     second = await bus.publish_order(make_order("uid-1"), first.sequence)
@@ -62,16 +62,14 @@ async def test_a_groups_orders_have_a_subject_of_their_own_and_one_is_live(bus: 
 
     assert isinstance(first, Published)
     assert isinstance(second, AlreadyExists)
-    last = await bus.last_like(order)
-    assert isinstance(last, Last)
+    last = as_a(Last, await bus.last_like(order))
     assert (last.message, last.sequence) == (order, first.sequence)
 
 
 async def test_an_order_and_a_void_of_it_are_never_both_stored(bus: Bus, connect_bus: ConnectBus) -> None:
     order, other = make_order("uid-1"), OrderWriter(await connect_bus("test/two"))
     refused = voided(order, Void(reason="late", message="not in time"))
-    before = await bus.publish_order(make_order("uid-1"), 0)
-    assert isinstance(before, Published)
+    before = as_a(Published, await bus.publish_order(make_order("uid-1"), 0))
 
     answers = await asyncio.gather(
         OrderWriter(bus).store(order, before.sequence), other.store(refused, before.sequence)
@@ -91,8 +89,7 @@ async def test_an_order_has_one_outcome_and_the_second_writer_reads_the_first(bu
     assert isinstance(await bus.publish_outcome(first), Published)
     answer = await bus.publish_outcome(second)
 
-    last = await bus.outcome(order.order_id)
-    assert last is not None
+    last = there(await bus.outcome(order.order_id))
     assert last.message == first
     assert isinstance(answer, AlreadyExists)
     assert answer.existing is not None

@@ -17,6 +17,7 @@ from makeway.bus.messages import Outcome
 from makeway.bus.nats.publishing import AlreadyExists, Published
 from makeway.bus.records import Last, Unverified
 from makeway.bus.signing.keys import SigningKind
+from narrowing import as_a
 
 pytestmark = pytest.mark.nats
 
@@ -87,9 +88,10 @@ async def test_of_two_evictors_that_replace_a_forged_outcome_the_first_one_stand
     await forge(bus, first.subjects.outcome(ORDER.order_id), failed())
 
     await first.publish_outcome(OUTCOME)
-    answer = await second.publish_outcome(make_outcome(ORDER, result="failed", evictor="evictor-2"))
+    as_a(
+        AlreadyExists, await second.publish_outcome(make_outcome(ORDER, result="failed", evictor="evictor-2"))
+    )
 
-    assert isinstance(answer, AlreadyExists)
     assert await stands(second) == OUTCOME
 
 
@@ -100,12 +102,10 @@ async def test_a_forged_last_order_leaves_its_place_to_the_next(
     scheduler = await signing(connect_bus)
     await forge(bus, scheduler.subjects.pod_order("uid-1"), data)
 
-    last = await scheduler.last_order("uid-1")
+    last = as_a(Unverified, await scheduler.last_order("uid-1"))
 
-    assert isinstance(last, Unverified)
     assert isinstance(await scheduler.publish_order(ORDER, last.sequence), Published)
-    standing = await scheduler.last_order("uid-1")
-    assert isinstance(standing, Last)
+    standing = as_a(Last, await scheduler.last_order("uid-1"))
     assert standing.message == ORDER
 
 

@@ -22,6 +22,7 @@ from makeway.cli.history.story import NOT_CARRIED_OUT, Row
 from makeway.cli.history.watch import picture
 from makeway.cli.tables import table
 from makeway.dev.samples import MESSAGES
+from narrowing import as_a
 
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 ALL = Wanted()
@@ -32,8 +33,7 @@ def sample(name: str) -> object:
 
 
 def decision(number: int = 1, **changes: object) -> DecisionRecord:
-    record = sample("decision.full")
-    assert isinstance(record, DecisionRecord)
+    record = as_a(DecisionRecord, sample("decision.full"))
     fields = {"decision_id": f"dec-{number}", "at": AT + timedelta(seconds=number), "diagnosis": None}
     return replace(record, **{**fields, "status": "candidates", "mode": "enforce", **changes})
 
@@ -49,14 +49,12 @@ def refusal(number: int, reason: str) -> DecisionRecord:
 
 
 def order(decision_id: str = "dec-1", **changes: object) -> EvictionOrder:
-    one = sample("order.full")
-    assert isinstance(one, EvictionOrder)
+    one = as_a(EvictionOrder, sample("order.full"))
     return replace(one, order_id="ord-1", decision_id=decision_id, created_at=AT, **changes)
 
 
 def outcome(result: str = "succeeded", reason: str = "") -> Outcome:
-    one = sample("outcome.full")
-    assert isinstance(one, Outcome)
+    one = as_a(Outcome, sample("outcome.full"))
     return replace(
         one, order_id="ord-1", result=result, reason=reason, finished_at=AT + timedelta(seconds=1.5)
     )
@@ -101,8 +99,7 @@ def test_an_order_for_a_group_is_a_row_that_names_the_group_its_members_and_how_
 
 
 def test_groups_are_told_apart_at_80_columns() -> None:
-    one = sample("order.group")
-    assert isinstance(one, EvictionOrder)
+    one = as_a(EvictionOrder, sample("order.group"))
     assert one.group is not None
     named = [replace(one, group=replace(one.group, name=f"language-model-{end}")) for end in ("one", "two")]
 
@@ -226,8 +223,7 @@ def victims(count: int) -> tuple[Victim, ...]:
 def comparison(
     result: ComparisonResult, ours: int, theirs: int, *, violations: int = 0, by: str = ""
 ) -> Comparison:
-    one = sample("comparison.full")
-    assert isinstance(one, Comparison)
+    one = as_a(Comparison, sample("comparison.full"))
     return replace(
         one,
         result=result,

@@ -13,6 +13,7 @@ from makeway.cli.why.command import _lines
 from makeway.cli.why.explanation import NotKept, of_group
 from makeway.core.k8s.times import api_time
 from makeway.dev.samples import MESSAGES
+from narrowing import as_a
 from unit.cli.test_screens import is_as_kept
 from unit.planner.building import HIGH, LOW, MID, make_budget, make_pod, make_snapshot
 from unit.planner.test_group_service import Bench, member
@@ -52,8 +53,7 @@ async def test_the_last_decision_is_told_with_its_price(bus: Bus, capsys: pytest
 
 async def test_a_preemption_by_others_is_told_where_makeway_made_none(bus: Bus) -> None:
     await bus.ensure_streams()
-    found = MESSAGES["comparison.group"]
-    assert isinstance(found, Comparison)
+    found = as_a(Comparison, MESSAGES["comparison.group"])
     await bus.publish_comparison(found)
 
     answer = await of_group(bus, "shop", "train")
@@ -73,8 +73,7 @@ async def test_of_an_unknown_group_nothing_is_said_about_options_which_the_page_
 
 async def test_a_group_that_went_whole_is_told_for_whom(bus: Bus) -> None:
     await bus.ensure_streams()
-    found = MESSAGES["order.group"]
-    assert isinstance(found, EvictionOrder)
+    found = as_a(EvictionOrder, MESSAGES["order.group"])
     assert "PodGroup batch/train" in {victim.unit for victim in found.victims}
     await bus.publish_order(found, 0)
 

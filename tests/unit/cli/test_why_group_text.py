@@ -16,12 +16,11 @@ from makeway.cli.why.command import _lines, _object
 from makeway.cli.why.explanation import Explanation
 from makeway.cli.why.story import Subject
 from makeway.dev.samples import MESSAGES
+from narrowing import as_a, there
 
 
 def record() -> DecisionRecord:
-    found = MESSAGES["decision.group"]
-    assert isinstance(found, DecisionRecord)
-    return found
+    return as_a(DecisionRecord, MESSAGES["decision.group"])
 
 
 def said(last: DecisionRecord | None, story: Story | None = None) -> list[str]:
@@ -65,8 +64,7 @@ def test_a_plan_tells_members_price_terms_and_other_domains() -> None:
 
 
 def test_few_nodes_of_members_are_named() -> None:
-    plan = record().group_plan
-    assert plan is not None
+    plan = there(record().group_plan)
     many = tuple(replace(plan.placements[0], node=f"n{number}") for number in range(6))
 
     few = "\n".join(said(replace(record(), group_plan=replace(plan, placements=many[:2], domains=()))))
@@ -77,8 +75,7 @@ def test_few_nodes_of_members_are_named() -> None:
 
 
 def test_an_order_for_a_group_makes_room_for_its_members() -> None:
-    order = MESSAGES["order.group"]
-    assert isinstance(order, EvictionOrder)
+    order = as_a(EvictionOrder, MESSAGES["order.group"])
     member = order.members[0]
 
     assert Subject(member.namespace, member.name, member.uid).served(order)
@@ -98,8 +95,7 @@ def test_a_refusal_tells_what_is_missing() -> None:
 
 
 def test_an_order_is_told_with_its_decision_and_not_twice() -> None:
-    order = MESSAGES["order.group"]
-    assert isinstance(order, EvictionOrder)
+    order = as_a(EvictionOrder, MESSAGES["order.group"])
     story = Story(order=replace(order, decision_id=record().decision_id), outcome=None, decision=record())
 
     text = "\n".join(said(record(), story))
@@ -110,8 +106,7 @@ def test_an_order_is_told_with_its_decision_and_not_twice() -> None:
 
 def test_a_victim_on_a_node_of_no_member_says_which_rack_it_keeps_closed() -> None:
     closed = ClosedDomain(rule="podAntiAffinity", key="example.com/rack", value="r1")
-    order = MESSAGES["order.group"]
-    assert isinstance(order, EvictionOrder)
+    order = as_a(EvictionOrder, MESSAGES["order.group"])
     order = replace(
         order, victims=(replace(order.victims[0], unit="", node="far", closes=closed), *order.victims[1:])
     )
@@ -127,9 +122,7 @@ def test_a_victim_on_a_node_of_no_member_says_which_rack_it_keeps_closed() -> No
 
 
 def compared() -> Comparison:
-    found = MESSAGES["comparison.group"]
-    assert isinstance(found, Comparison)
-    return found
+    return as_a(Comparison, MESSAGES["comparison.group"])
 
 
 def test_a_preemption_by_others_for_a_group_is_told_with_what_makeway_would_have_done() -> None:
@@ -142,8 +135,7 @@ def test_a_preemption_by_others_for_a_group_is_told_with_what_makeway_would_have
 
 
 def test_a_pod_that_went_for_a_group_names_it() -> None:
-    theirs = compared().default_preemption
-    assert theirs is not None
+    theirs = there(compared().default_preemption)
 
     told = list(why_text.preempted_by_another(compared(), theirs.victims[0]))
 
@@ -165,8 +157,7 @@ def test_a_group_that_went_whole_tells_for_whom_and_what_became_of_its_pods() ->
 
 
 def test_of_many_victims_for_a_group_a_few_are_told() -> None:
-    theirs = compared().default_preemption
-    assert theirs is not None
+    theirs = there(compared().default_preemption)
     many = replace(compared(), default_preemption=replace(theirs, victims=theirs.victims * 10))
 
     assert "  and 15 victims more" in list(why_text.served_by_another(many))

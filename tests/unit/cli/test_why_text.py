@@ -19,6 +19,7 @@ from makeway.cli.why.text import of_order, preempted, served_by_another, waiting
 from makeway.core.k8s.objects import Metadata, Pod, PodCondition, PodSpec, PodStatus
 from makeway.dev.samples import MESSAGES
 from makeway.planner.offline.results import Pending, SimulatedPod
+from narrowing import as_a, there
 
 FORBIDDEN = '403 Forbidden: pods "cache-0" is forbidden: this pod may not be deleted'
 
@@ -95,8 +96,7 @@ def test_what_holds_the_order_of_a_pod_is_told_with_its_end() -> None:
         message="the caps on evictions let no more pods go; until 2026-01-31T12:00:30Z at the latest",
     )
 
-    order = MESSAGES["order.full"]
-    assert isinstance(order, EvictionOrder)
+    order = as_a(EvictionOrder, MESSAGES["order.full"])
     story = Story(order=order, outcome=None, decision=None)
     found = Pending(answer=refused, unblocked_by=())
 
@@ -121,8 +121,7 @@ def test_a_pod_that_waits_while_the_brake_is_set_is_told_so() -> None:
 
 
 def test_an_order_for_a_group_is_told_as_one_for_the_group() -> None:
-    order = MESSAGES["order.group"]
-    assert isinstance(order, EvictionOrder)
+    order = as_a(EvictionOrder, MESSAGES["order.group"])
     story = Story(order=order, outcome=None, decision=None)
 
     first, *_ = of_order(story)
@@ -268,10 +267,8 @@ def test_a_pod_of_a_group_for_which_nothing_is_evicted_is_not_said_to_be_left_to
 
 
 def test_a_pod_that_another_scheduler_made_room_for_is_told_by_whom_and_at_whose_cost() -> None:
-    comparison = MESSAGES["comparison.full"]
-    assert isinstance(comparison, Comparison)
-    theirs = comparison.default_preemption
-    assert theirs is not None
+    comparison = as_a(Comparison, MESSAGES["comparison.full"])
+    theirs = there(comparison.default_preemption)
     pod = f"{comparison.preemptor.namespace}/{comparison.preemptor.name}"
 
     text = "\n".join(served_by_another(comparison))

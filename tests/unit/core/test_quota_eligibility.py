@@ -7,6 +7,7 @@ import pytest
 from makeway.core.policy.document import Protection
 from makeway.core.policy.facts import PodFacts
 from makeway.core.queues.quota_exemption import quota_exemption_of
+from narrowing import there
 
 PROTECTION = Protection(
     namespaces=("kube-system",), minimum_priority=1_000_000, never_evict_namespaces=("shop",)
@@ -24,9 +25,8 @@ PROTECTION = Protection(
     ],
 )
 def test_a_pod_protected_from_all_is_protected_from_quotas(rule: str, victim: PodFacts) -> None:
-    exemption = quota_exemption_of(victim, PROTECTION)
+    exemption = there(quota_exemption_of(victim, PROTECTION))
 
-    assert exemption is not None
     assert exemption.rule == rule
     assert exemption.detail
 
@@ -43,7 +43,6 @@ def test_what_only_ranks_a_pod_or_is_not_honoured_there_keeps_no_pod(victim: Pod
 
 
 def test_a_system_critical_pod_goes_for_no_quota_even_without_any_policy() -> None:
-    exemption = quota_exemption_of(PodFacts(namespace="shop", priority=2_000_000_000), Protection())
+    exemption = there(quota_exemption_of(PodFacts(namespace="shop", priority=2_000_000_000), Protection()))
 
-    assert exemption is not None
     assert exemption.rule == "system-critical"

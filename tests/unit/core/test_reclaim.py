@@ -9,6 +9,7 @@ import pytest
 from makeway.core.queues.amounts import Amounts
 from makeway.core.queues.reclaim import Reclaim, reclaims, reclaims_in
 from makeway.core.queues.tree import QueueTree
+from narrowing import there
 from unit.core.queue_building import queue, tree
 
 GPU = "nvidia.com/gpu"
@@ -114,8 +115,7 @@ def test_nothing_is_taken_back_from_a_queue_that_lends_nothing() -> None:
 
 
 def test_only_pods_of_the_very_priority_that_hold_what_is_guaranteed_go() -> None:
-    found = asks(TWO, "root.a", {GPU: 1, "cpu": 1}, {})
-    assert found is not None
+    found = there(asks(TWO, "root.a", {GPU: 1, "cpu": 1}, {}))
 
     assert found.with_pod("root.b", 5, {GPU: 1}) == f"queue root.a takes {GPU} back from queue root.b"
     assert not found.with_pod("root.b", 6, {GPU: 1})
@@ -125,9 +125,8 @@ def test_only_pods_of_the_very_priority_that_hold_what_is_guaranteed_go() -> Non
 
 
 def test_a_pod_of_a_queue_that_has_come_since_stays() -> None:
-    found = asks(TWO, "root.a", {GPU: 1}, {})
+    found = there(asks(TWO, "root.a", {GPU: 1}, {}))
 
-    assert found is not None
     assert (found.with_pod("root.b", 5, {GPU: 1}) != "", found.with_pod("root.c", 5, {GPU: 1})) == (True, "")
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from makeway.dev import go_messages
 from makeway.dev.contract_reference import GO_CONSTANTS, KINDS, NOT_IN_GO, schema
+from narrowing import there
 
 TEXT = {"type": "string", "minLength": 1}
 INT64 = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
@@ -22,10 +23,11 @@ def checks_of(required: bool, shape: dict[str, Any]) -> str:
         "properties": {"one": shape},
         "required": ["one"] if required else [],
     }
-    found = re.search(
-        r'`json:"one(?:,omitempty)?"(?: check:"(.*)")?`', go_messages.go_struct("Whole", definition)
+    found = there(
+        re.search(
+            r'`json:"one(?:,omitempty)?"(?: check:"(.*)")?`', go_messages.go_struct("Whole", definition)
+        )
     )
-    assert found is not None
     return found[1] or ""
 
 
@@ -119,8 +121,7 @@ def test_every_demand_of_the_schemas_on_a_required_text_is_in_gos_checks() -> No
     file = go_messages.messages_file(definitions, GO_CONSTANTS)
 
     for name, definition in definitions.items():
-        body = re.search(rf"type {name} struct {{(.*?)\n}}\n", file, re.DOTALL)
-        assert body is not None
+        body = there(re.search(rf"type {name} struct {{(.*?)\n}}\n", file, re.DOTALL))
         for field in definition.get("required", ()):
             shape = definition["properties"][field]
             if shape.get("type") == "string" or "enum" in shape:

@@ -12,6 +12,7 @@ from makeway.dev.binaries import KUBECTL, KWOK, needed
 from makeway.dev.kubelets import leaves_in, node_patch, pod_patch
 from makeway.dev.kwok import AFTER_GRACE, AS_KUBELET, NEVER, TERMINATION
 from makeway.dev.options import ClusterOptions
+from narrowing import there
 
 pytestmark = pytest.mark.tools
 
@@ -27,22 +28,19 @@ def pod(*, node: str = "n1", how: str = "", phase: str = "Pending", leaving: boo
 
 
 def test_a_node_becomes_ready_once_and_says_so_again_before_it_counts_as_lost() -> None:
-    patch = node_patch({"metadata": {"name": "n"}}, NOW)
+    patch = there(node_patch({"metadata": {"name": "n"}}, NOW))
 
-    assert patch is not None
     node = {"status": patch["status"]}
     (condition,) = patch["status"]["conditions"]
     assert (condition["type"], condition["status"]) == ("Ready", "True")
     assert node_patch(node, NOW + timedelta(seconds=29)) is None
-    later = node_patch(node, NOW + timedelta(seconds=31))
-    assert later is not None
+    later = there(node_patch(node, NOW + timedelta(seconds=31)))
     assert later["status"]["conditions"][0]["lastTransitionTime"] == condition["lastTransitionTime"]
 
 
 def test_a_bound_pod_runs_and_is_ready_and_one_without_a_node_is_left_alone() -> None:
-    patch = pod_patch(pod(), NOW)
+    patch = there(pod_patch(pod(), NOW))
 
-    assert patch is not None
     status = patch["status"]
     assert status["phase"] == "Running"
     assert {one["type"] for one in status["conditions"]} >= {"Ready", "ContainersReady"}

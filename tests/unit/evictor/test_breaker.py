@@ -21,6 +21,7 @@ from makeway.evictor.intake.wasted import WastedVictims, in_vain
 from makeway.evictor.limits.breaker import OPENS_AT, SKEWED_READINGS, Breaker
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.runtime.kube import ApiError
+from narrowing import there
 from typed_calls import FakeApis
 from unit.evictor.building import NODE, NOW, a_pod, make_order, make_outcome, make_preemptor, preemptor_pod
 from unit.evictor.fakes import FakeCluster, VirtualClock
@@ -80,8 +81,7 @@ async def test_orders_that_no_planner_writes_open_it_everywhere_and_stop_the_del
         breaker.ended(refused)
 
     assert "mismatches" in breaker.everywhere()
-    stopped = breaker.refusal_of(make_order("b"))
-    assert stopped is not None
+    stopped = there(breaker.refusal_of(make_order("b")))
     assert stopped.reason == "breaker-open"
 
 
@@ -106,8 +106,7 @@ def test_victims_in_vain_open_it_for_their_preemptors_namespace_alone_and_for_te
 
     assert breaker.refusal_of(make_order("a")) is None
     greedy = make_order("a", preemptor=make_preemptor(namespace="greedy"))
-    refused = breaker.refusal_of(greedy)
-    assert refused is not None
+    refused = there(breaker.refusal_of(greedy))
     assert refused.reason == "breaker-open-namespace"
     assert not breaker.everywhere()
     clock.time += LASTS

@@ -15,6 +15,7 @@ from makeway.core.policy.rates import Rates, rates_of
 from makeway.evictor.limits.caps import MOST_AWAITING
 from makeway.evictor.limits.rates import Evictions, OverCap, victims_of
 from makeway.evictor.limits.windows import MINUTE, TEN_MINUTES, SlidingWindow
+from narrowing import there
 from unit.evictor.building import (
     NODE,
     NOW,
@@ -104,8 +105,7 @@ def test_the_last_fifth_of_a_cap_is_kept_for_those_that_have_used_little() -> No
     rates = Rates(minute=1000, ten_minutes=100)
     evictions = Evictions().adding({"a": 80}, NOW, NOW, party="greedy")
 
-    over = evictions.over(rates, "greedy", {"a": 1}, NOW)
-    assert over is not None
+    over = there(evictions.over(rates, "greedy", {"a": 1}, NOW))
     assert not over.everywhere
     assert evictions.over(rates, "modest", {"a": 20}, NOW) is None
 
@@ -276,9 +276,8 @@ def test_the_room_that_is_told_is_what_the_caps_then_allow() -> None:
         evictions = evictions.adding({"a": count}, at, at, party="queue root.a")
     now = NOW + 40 * SECOND
 
-    room = evictions.room(rates, "queue root.a", {"a": 9}, now)
+    room = there(evictions.room(rates, "queue root.a", {"a": 9}, now))
 
-    assert room is not None
     assert evictions.over(rates, "queue root.a", {"a": room.victims}, room.at) is None
     assert evictions.over(rates, "queue root.a", {"a": room.victims + 1}, room.at) is not None
     assert evictions.over(rates, "queue root.a", {"a": 1}, room.at - SECOND / 1000) is not None

@@ -25,6 +25,7 @@ from makeway.evictor.judge.verdicts import (
     Terminating,
     VictimVerdict,
 )
+from narrowing import as_a, there
 from unit.evictor.building import (
     CLUSTER,
     EPOCH,
@@ -143,8 +144,7 @@ class TestAnOrderAgainstTheCluster:
 
     def test_an_older_epoch_is_refused_and_an_equal_one_is_not(self) -> None:
         assert isinstance(wanted(epoch=EPOCH), Proceed)
-        stop = wanted(epoch=EPOCH + 1)
-        assert isinstance(stop, Refused)
+        stop = as_a(Refused, wanted(epoch=EPOCH + 1))
         assert stop.reason == "stale-epoch"
 
     def test_an_order_stored_before_the_present_epoch_began_stands(self) -> None:
@@ -224,22 +224,23 @@ class TestAVictim:
         ],
     )
     def test_a_pod_that_may_not_go_is_spared(self, reason: str, pod: Pod) -> None:
-        verdict = judge(pod)
-        assert isinstance(verdict, Exempt)
+        verdict = as_a(Exempt, judge(pod))
         assert verdict.reason == reason
 
     def test_the_preemptor_is_never_its_own_victim(self) -> None:
         order = make_order(make_victim("urgent", uid="urgent-uid"))
 
-        verdict = decide.judge(
-            order,
-            order.victims[0],
-            preemptor_pod().build(),
-            preemptor=PreemptorFacts(2000),
-            rules=rules_in_force(Policy(), {}),
-            now=NOW,
+        as_a(
+            Exempt,
+            decide.judge(
+                order,
+                order.victims[0],
+                preemptor_pod().build(),
+                preemptor=PreemptorFacts(2000),
+                rules=rules_in_force(Policy(), {}),
+                now=NOW,
+            ),
         )
-        assert isinstance(verdict, Exempt)
 
     def test_an_assumed_pod_may_be_unbound_or_bound_to_the_node(self) -> None:
         assert judge(a_pod("v").on(None).build(), assumed=True) == Delete(True, "1", bound=False)
@@ -249,9 +250,8 @@ class TestAVictim:
         assert judge(a_pod("v").on("node-b").build(), assumed=True) == Gone("elsewhere")
 
     def test_one_spared_victim_refuses_the_order(self) -> None:
-        refused = decide.first_exempt({"a": Delete(), "b": Exempt("mirror-pod", "a mirror pod")})
+        refused = there(decide.first_exempt({"a": Delete(), "b": Exempt("mirror-pod", "a mirror pod")}))
 
-        assert refused is not None
         assert refused.reason == "victim-spared"
 
 
@@ -264,9 +264,8 @@ class TestAwaitedOrders:
 
     @pytest.mark.parametrize("result", ["failed", "expired", "refused", "cancelled"])
     def test_one_did_not_make_its_room_though_another_is_live(self, result: str) -> None:
-        state = decide.awaited_state({"ord-1": None, "ord-2": result})  # type: ignore[dict-item]
+        state = as_a(Failed, decide.awaited_state({"ord-1": None, "ord-2": result}))  # type: ignore[dict-item]
 
-        assert isinstance(state, Failed)
         assert state.reason == "awaited-order-failed"
 
 

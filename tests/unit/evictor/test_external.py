@@ -11,6 +11,7 @@ from makeway.core.k8s.objects import Metadata, PriorityClass
 from makeway.evictor.judge import decide
 from makeway.evictor.judge.fences import Fences
 from makeway.evictor.judge.verdicts import Epoch, Proceed, Refused
+from narrowing import as_a
 from unit.evictor.building import CLUSTER, EPOCH, NOW, make_node, make_order, preemptor_pod
 
 NOMINATORS = Fence(kind="lease", namespace="makeway-system", name="makeway-nominator", epoch=EPOCH)
@@ -61,23 +62,20 @@ def test_a_class_that_is_opted_in_lets_a_nominator_preempt() -> None:
 
 @pytest.mark.parametrize("priority_class", [None, a_class(annotation="no"), a_class("PreemptLowerPriority")])
 def test_any_other_class_does_not(priority_class: PriorityClass | None) -> None:
-    found = judged(ORDER, priority_class)
+    found = as_a(Refused, judged(ORDER, priority_class))
 
-    assert isinstance(found, Refused)
     assert found.reason == "not-opted-in"
 
 
 def test_a_pod_that_may_preempt_is_its_schedulers() -> None:
-    found = judged(ORDER, a_class(), may=True)
+    found = as_a(Refused, judged(ORDER, a_class(), may=True))
 
-    assert isinstance(found, Refused)
     assert found.reason == "not-opted-in"
 
 
 def test_a_scheduler_may_not_preempt_for_it() -> None:
-    found = judged(make_order("v"), a_class())
+    found = as_a(Refused, judged(make_order("v"), a_class()))
 
-    assert isinstance(found, Refused)
     assert found.reason == "preemption-policy-never"
 
 
@@ -91,9 +89,8 @@ def test_a_scheduler_may_not_preempt_for_it() -> None:
     ids=["a nominator with the scheduler's fence", "a scheduler with the nominator's", "a counter"],
 )
 def test_each_writer_has_a_fence_of_its_own(order: EvictionOrder) -> None:
-    found = decide.admit(order, cluster_uid=CLUSTER, now=NOW, fences=Fences.of())
+    found = as_a(Refused, decide.admit(order, cluster_uid=CLUSTER, now=NOW, fences=Fences.of()))
 
-    assert isinstance(found, Refused)
     assert found.reason == "fence-unknown"
 
 

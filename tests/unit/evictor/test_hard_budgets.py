@@ -11,6 +11,7 @@ from makeway.bus.control import ControlState
 from makeway.core.policy.document import Policy
 from makeway.evictor.retry import PermanentError, TemporaryError, classify
 from makeway.runtime.kube import ApiError, api_error
+from narrowing import as_a
 from unit.evictor.building import CLUSTER, NOW, a_pod, make_order, make_victim
 from unit.evictor.fakes import UNAVAILABLE
 from unit.evictor.test_quota_orders import quota_order
@@ -186,22 +187,19 @@ async def test_one_pod_of_a_quota_that_its_budget_keeps_does_not_keep_the_others
 
 @pytest.mark.parametrize(("header", "seconds"), [(None, None), ("10", 10.0)])
 def test_a_budgets_no_is_not_now_and_says_which_budget(header: str | None, seconds: float | None) -> None:
-    error = classify(answered(REFUSED, 429, header))
+    error = as_a(TemporaryError, classify(answered(REFUSED, 429, header)))
 
-    assert isinstance(error, TemporaryError)
     assert (error.reason, str(error), error.retry_after_seconds) == ("budget", BUDGET, seconds)
 
 
 def test_a_server_that_is_busy_is_no_budget() -> None:
-    error = classify(api_error(429, b"Too many requests, please try again later.", "1"))
+    error = as_a(TemporaryError, classify(api_error(429, b"Too many requests, please try again later.", "1")))
 
-    assert isinstance(error, TemporaryError)
     assert error.reason == "throttled"
 
 
 def test_a_pod_under_several_budgets_is_refused_for_good_as_the_eviction_api_knows_no_way() -> None:
-    error = classify(answered(SEVERAL, 500))
+    error = as_a(PermanentError, classify(answered(SEVERAL, 500)))
 
-    assert isinstance(error, PermanentError)
     assert error.reason == "several-budgets"
     assert "more than one PodDisruptionBudget" in str(error)

@@ -23,6 +23,7 @@ from makeway.evictor.retry import (
     retrying,
 )
 from makeway.runtime.kube import ApiError, ApiUnavailable
+from narrowing import as_a
 from unit.evictor.building import NOW
 from unit.evictor.fakes import FORBIDDEN, SERVER_ERROR, UNAVAILABLE, VirtualClock
 
@@ -40,9 +41,8 @@ from unit.evictor.fakes import FORBIDDEN, SERVER_ERROR, UNAVAILABLE, VirtualCloc
     ],
 )
 def test_what_may_pass_is_temporary(status: int, reason: str) -> None:
-    error = classify(ApiError(status, "X", "no", 3.0))
+    error = as_a(TemporaryError, classify(ApiError(status, "X", "no", 3.0)))
 
-    assert isinstance(error, TemporaryError)
     assert (error.reason, error.retry_after_seconds) == (reason, 3.0)
 
 
@@ -121,9 +121,8 @@ def test_the_reasons_that_planners_take_for_passing_are_those_that_are_tried_aga
 
 
 def test_no_answer_is_temporary() -> None:
-    error = classify(ApiUnavailable("timed out"))
+    error = as_a(TemporaryError, classify(ApiUnavailable("timed out")))
 
-    assert isinstance(error, TemporaryError)
     assert error.reason == "unavailable"
 
 

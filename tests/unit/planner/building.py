@@ -25,6 +25,7 @@ from makeway.planner.snapshot.changes import Enforce, PutBudget, PutNode, PutPod
 from makeway.planner.snapshot.records import NodeRecord, PodRecord
 from makeway.planner.snapshot.signatures.table import PodSignature
 from makeway.planner.snapshot.state import Snapshot
+from narrowing import as_a
 from unit.planner.caching import plan
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -256,15 +257,11 @@ def _placement(uid: str, node: str) -> Placement:
 
 
 def planned(snapshot: Snapshot, question: Question) -> Plan:
-    result = plan(snapshot, question, NOW)
-    assert isinstance(result, Plan), result
-    return result
+    return as_a(Plan, plan(snapshot, question, NOW))
 
 
 def refused(snapshot: Snapshot, question: Question) -> PlanRefusal:
-    result = plan(snapshot, question, NOW)
-    assert isinstance(result, PlanRefusal), result
-    return result
+    return as_a(PlanRefusal, plan(snapshot, question, NOW))
 
 
 def victims(proposal: PlanCandidate) -> set[str]:
@@ -278,6 +275,4 @@ def choices(result: Plan) -> list[tuple[str, set[str]]]:
 def replied(result: Plan | PlanRefusal, question: Question) -> PlanReply:
     """Return what a bridge is answered."""
     request = plan_request({}, nodes=question.nodes)
-    reply = reply_of(Decision("d", "p", NOW, request, question, result, "", 0.0))
-    assert isinstance(reply, PlanReply)
-    return reply
+    return as_a(PlanReply, reply_of(Decision("d", "p", NOW, request, question, result, "", 0.0)))

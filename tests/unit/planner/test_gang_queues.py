@@ -14,6 +14,7 @@ from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup
 from makeway.planner.snapshot.state import Snapshot
+from narrowing import as_a
 from unit.core.queue_building import queue, tree
 from unit.planner.building import HIGH, LOW, NOW, ask
 from unit.planner.test_queue_rules import pod, snapshot_of
@@ -54,9 +55,8 @@ def test_members_of_another_gang_that_room_is_made_for_hold_their_places() -> No
     snapshot = four_nodes(1500)
     places = nominated(snapshot)
 
-    found = plan_gang(snapshot, gang(snapshot, 2, nominations=places), NOW)
+    found = as_a(PlanRefusal, plan_gang(snapshot, gang(snapshot, 2, nominations=places), NOW))
 
-    assert isinstance(found, PlanRefusal)
     assert found.placeable == 1
 
 
@@ -71,9 +71,8 @@ def test_where_the_queue_has_room_for_both_the_second_gang_is_planned_for() -> N
     snapshot = four_nodes(2000)
     places = nominated(snapshot)
 
-    found = plan_gang(snapshot, gang(snapshot, 2, nominations=places), NOW)
+    found = as_a(GangPlan, plan_gang(snapshot, gang(snapshot, 2, nominations=places), NOW))
 
-    assert isinstance(found, GangPlan)
     assert {one.node for one in found.placements} == {"n3", "n4"}
 
 
@@ -81,9 +80,7 @@ def test_a_pod_that_is_assumed_and_nominated_counts_once() -> None:
     snapshot = four_nodes(2000)
     places = nominated(snapshot)
 
-    found = plan_gang(snapshot, gang(snapshot, 2, nominations=places, assumed=places), NOW)
-
-    assert isinstance(found, GangPlan)
+    as_a(GangPlan, plan_gang(snapshot, gang(snapshot, 2, nominations=places, assumed=places), NOW))
 
 
 def test_a_unit_frees_of_a_queue_what_all_its_pods_hold() -> None:
@@ -97,9 +94,10 @@ def test_a_unit_frees_of_a_queue_what_all_its_pods_hold() -> None:
     member = pod("m", "root.a", priority=HIGH, size=200)
     snapshot.apply(PutPod(member))
 
-    found = plan_gang(snapshot, GangQuestion("default/gang", (GangClass(ask(member), 1),), 1), NOW)
+    found = as_a(
+        GangPlan, plan_gang(snapshot, GangQuestion("default/gang", (GangClass(ask(member), 1),), 1), NOW)
+    )
 
-    assert isinstance(found, GangPlan)
     assert {one.pod.uid for one in found.victims} == {"u2", "u3"}
 
 
@@ -111,8 +109,7 @@ def test_a_pod_that_leaves_the_queue_is_awaited_where_there_is_no_room_beside_it
     held = [pod("leaving", "root.a", "n1", size=100), pod("b", "root.b", "n1", size=900, priority=HIGH)]
     snapshot = snapshot_of(built, *held, nodes=2)
 
-    found = plan_gang(snapshot, gang(snapshot, 1, in_flight={"leaving": "ord-1"}), NOW)
+    found = as_a(GangPlan, plan_gang(snapshot, gang(snapshot, 1, in_flight={"leaving": "ord-1"}), NOW))
 
-    assert isinstance(found, GangPlan), found
     assert not found.victims
     assert [one.pod.uid for one in found.awaited] == awaited

@@ -20,6 +20,7 @@ from makeway.planner.plan.left_out import NOTHING_PASSED_OVER, PassedOver
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.plan.unfiltered import FITS, answer
+from narrowing import as_a, there
 from unit.planner.building import (
     HIGH,
     LOW,
@@ -98,8 +99,7 @@ def test_the_times_double_from_ten_seconds_to_five_minutes() -> None:
         ledger.ordered(order(f"o{number}"))
         ended = make_outcome(f"o{number}", result="failed", victims=FORBIDDEN)
         ledger.ended(replace(ended, finished_at=NOW + timedelta(seconds=at)))
-        until = left_out(ledger, at).until
-        assert until is not None
+        until = there(left_out(ledger, at).until)
         lasted.append((until - NOW).total_seconds() - at)
         at += lasted[-1]
 
@@ -245,7 +245,8 @@ def test_a_pod_fits_on_a_node_that_is_left_out() -> None:
     snapshot = make_snapshot(["n1"], [])
     asked = preemptor().leaving_out(PassedOver(nodes=frozenset({"n1"}), until=NOW))
 
-    found = answer(snapshot, dataclasses.replace(asked, nodes=NodeSelection()), NOW, PlanCache())
+    found = as_a(
+        PlanRefusal, answer(snapshot, dataclasses.replace(asked, nodes=NodeSelection()), NOW, PlanCache())
+    )
 
-    assert isinstance(found, PlanRefusal)
     assert (found.reason, found.retry_at) == (FITS, None)

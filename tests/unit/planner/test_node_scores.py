@@ -38,6 +38,7 @@ from makeway.planner.snapshot.changes import (
 )
 from makeway.planner.snapshot.records import node_record, pod_record
 from makeway.planner.snapshot.state import Snapshot
+from narrowing import as_a
 from unit.core.queue_building import queue, tree
 from unit.planner.building import NOW, make_budget
 from unit.planner.caching import cache_of, plan
@@ -262,8 +263,7 @@ def test_a_plan_for_another_queue_looks_only_at_nodes_that_changed(looked: list[
         path = "root.a" if number % 2 else "root.default"
         snapshot.apply(PutPod(pod_record(pod(f"p{number}", f"n{number}", cpu="4", labels={"queue": path}))))
     asked = question(pod("preemptor", priority=100, cpu="4"))
-    first = plan(snapshot, asked, NOW)
-    assert isinstance(first, Plan)
+    first = as_a(Plan, plan(snapshot, asked, NOW))
     assert first.candidates_total == 25
     looked.clear()
 
@@ -286,8 +286,7 @@ def test_as_the_best_nodes_get_worse_one_after_another_the_next_ones_are_found()
 
     found = []
     for number in range(39):
-        result = plan(snapshot, asked, NOW)
-        assert isinstance(result, Plan)
+        result = as_a(Plan, plan(snapshot, asked, NOW))
         found.append(result.candidates[0].node)
         put(number, priority=90)
 

@@ -24,6 +24,7 @@ from makeway.planner.orders.ledger import Ledger
 from makeway.planner.orders.not_now import Asker, NotNow
 from makeway.planner.orders.pauses import FIRST_FAILED, PAUSES, PREEMPTION_PAUSED, TRIES
 from makeway.planner.snapshot.state import Snapshot
+from narrowing import there
 from unit.planner.building import LOW, NOW, make_order, make_outcome, make_pod, make_snapshot
 
 XL = 3000
@@ -83,9 +84,8 @@ def test_the_pause_says_how_often_where_and_until_when() -> None:
     for number in range(3):
         room_made(ledger, number, NOW)
 
-    pause = asked(ledger, NOW + FAR)
+    pause = there(asked(ledger, NOW + FAR))
 
-    assert pause is not None
     assert "room was made for this pod 3 times, the last time on node n1" in pause.message
     assert f"the next try is at {pause.retry_at:%Y-%m-%dT%H:%M:%S}" in pause.message
     assert ledger.pauses.paused(NOW + FAR) == 1
@@ -122,9 +122,8 @@ def test_orders_in_a_row_that_make_no_room_begin_a_short_pause() -> None:
         ended = msgspec.structs.replace(outcome(f"o{number}", now), result="failed", reason="delete-refused")
         ledger.ended(ended)
 
-    pause = asked(ledger, now)
+    pause = there(asked(ledger, now))
 
-    assert pause is not None
     assert pause.retry_at == now + timedelta(seconds=2)
     assert pause.message.startswith(
         "the last 4 eviction orders for this pod made no room; the next try is at "
@@ -138,9 +137,8 @@ def test_orders_that_are_too_large_have_their_preemptor_alone_wait_and_leave_out
     for number in range(TRIES):
         ledger.voided(order(f"ord-{number}", NOW), why)
 
-    found = asked(ledger, NOW)
+    found = there(asked(ledger, NOW))
 
-    assert found is not None
     assert (found.reason, found.retry_at) == (PREEMPTION_PAUSED, NOW + FIRST_FAILED)
     assert ledger.left_out("P", NOW).nodes == {"n1"}
     assert ledger.breakers.held(PREEMPTOR, NOW) is None
@@ -174,8 +172,7 @@ def test_a_planner_that_starts_counts_what_the_streams_tell_in_either_order_and_
         for number in range(3):
             ledger.ordered(order(f"o{number}", NOW))
 
-    pause = asked(ledger, NOW + FAR)
-    assert pause is not None
+    pause = there(asked(ledger, NOW + FAR))
     assert pause.retry_at == NOW + FAR + PAUSES[0]
 
 

@@ -31,6 +31,7 @@ from makeway.planner.snapshot.changes import (
 )
 from makeway.planner.snapshot.records import NodeRecord, PodRecord, pod_record
 from makeway.planner.snapshot.state import Snapshot
+from narrowing import as_a
 from unit.planner import manifests
 from unit.planner.building import (
     HIGH,
@@ -94,15 +95,12 @@ def cluster(
 
 
 def victims(snapshot: Snapshot, asked: Question) -> dict[str, list[str]]:
-    found = plan(snapshot, asked, NOW)
-    assert isinstance(found, Plan), found
+    found = as_a(Plan, plan(snapshot, asked, NOW))
     return {one.node: sorted(pod.pod.uid for pod in one.victims) for one in found.candidates}
 
 
 def refusal(snapshot: Snapshot, asked: Question) -> PlanRefusal:
-    found = plan(snapshot, asked, NOW)
-    assert isinstance(found, PlanRefusal), found
-    return found
+    return as_a(PlanRefusal, plan(snapshot, asked, NOW))
 
 
 def details(refused: PlanRefusal) -> Mapping[str, str]:
@@ -130,9 +128,8 @@ def test_a_group_of_mode_all_goes_with_its_pods_on_other_nodes() -> None:
 def test_each_victim_of_a_unit_says_its_unit_and_its_node() -> None:
     snapshot = cluster([group("g")], [member("g", "a", "n1", XL), member("g", "b", "n2")], nodes=["n1", "n2"])
 
-    found = plan(snapshot, preemptor(), NOW)
+    found = as_a(Plan, plan(snapshot, preemptor(), NOW))
 
-    assert isinstance(found, Plan)
     first = found.candidates[0]
     assert [(one.pod.uid, one.pod.node, one.unit) for one in first.victims] == [
         ("a", "n1", "PodGroup default/g"),
@@ -265,9 +262,8 @@ def test_one_pod_that_violates_a_budget_makes_the_unit_violate_it() -> None:
     ]
     snapshot = cluster([group("g")], pods, nodes=["n1", "n2", "n3"], budgets=[budget])
 
-    found = plan(snapshot, preemptor(), NOW)
+    found = as_a(Plan, plan(snapshot, preemptor(), NOW))
 
-    assert isinstance(found, Plan)
     assert [(one.node, one.pdb_violations) for one in found.candidates] == [
         ("n2", 0),
         ("n1", 1),
@@ -283,8 +279,7 @@ def test_the_full_size_of_a_unit_counts_in_ranking() -> None:
         make_pod("d", "n2", LOW, L),
     ]
     three = cluster([group("g")], [*pods, member("g", "e", "n3", S)], nodes=["n1", "n2", "n3"])
-    found = plan(three, preemptor(), NOW)
-    assert isinstance(found, Plan)
+    found = as_a(Plan, plan(three, preemptor(), NOW))
     assert found.candidates[0].node == "n2"
     assert found.candidates[0].decided_by == "lowest-priority-sum"
 
@@ -329,8 +324,7 @@ def test_a_toleration_of_one_pod_elsewhere_keeps_the_whole_unit_until_it_ends() 
     }
     assert "pod default/b is kept by preemption-toleration" in told
     assert refused.retry_at == NOW + timedelta(seconds=290, milliseconds=1)
-    later = plan(snapshot, preemptor(), NOW + timedelta(seconds=291))
-    assert isinstance(later, Plan)
+    as_a(Plan, plan(snapshot, preemptor(), NOW + timedelta(seconds=291)))
 
 
 def test_a_hard_budget_of_one_pod_elsewhere_keeps_the_whole_unit() -> None:
@@ -373,9 +367,8 @@ def test_a_unit_of_which_a_part_is_leaving_stays() -> None:
 def test_a_unit_that_an_order_removes_whole_is_awaited() -> None:
     snapshot = cluster([group("g")], [member("g", "a", "n1", XL), member("g", "b", "n1", 0)], nodes=["n1"])
 
-    found = plan(snapshot, replace(preemptor(), in_flight={"a": "o", "b": "o"}), NOW)
+    found = as_a(Plan, plan(snapshot, replace(preemptor(), in_flight={"a": "o", "b": "o"}), NOW))
 
-    assert isinstance(found, Plan)
     assert found.candidates[0].victims == ()
     assert [one.pod.uid for one in found.candidates[0].awaited] == ["a"]
 

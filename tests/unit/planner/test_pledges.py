@@ -18,6 +18,7 @@ from makeway.planner.plan.decision import decision_of
 from makeway.planner.service.handler import names_any
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
+from narrowing import there
 from unit.planner.building import (
     HIGH,
     LOW,
@@ -61,9 +62,8 @@ def test_it_takes_the_victims_and_the_place_of_the_best_candidate() -> None:
     preemptor = make_pod("p", priority=HIGH, size=L)
     snapshot = make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)])
 
-    found = pledged_by(preemptor, snapshot)
+    found = there(pledged_by(preemptor, snapshot))
 
-    assert found is not None
     assert (found.pledge_id, found.victims, found.until) == ("dec-1", ("a",), NOW + LASTS)
     assert found.preemptor == Asker("p", "default", HIGH)
     assert [(one.uid, one.node) for one in found.places] == [("p", "n1")]
@@ -73,9 +73,8 @@ def test_room_that_terminating_pods_alone_make_is_taken_and_in_no_limit() -> Non
     preemptor = make_pod("p", priority=HIGH, size=L)
     snapshot = make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL, ends=20)])
 
-    found = pledged_by(preemptor, snapshot)
+    found = there(pledged_by(preemptor, snapshot))
 
-    assert found is not None
     assert (found.victims, found.places[0].node, found.needs_order) == ((), "n1", False)
 
 
@@ -162,8 +161,7 @@ async def test_the_next_preemptor_gets_other_victims_and_no_more_orders_than_the
     assert plans[2].refusal is not None, "both rooms are pledged, and equals keep them"
     assert taken(plans[3]) == (["a"], []), "a preemptor's own pledge is no obstacle"
     assert taken(await limited.ask(pod=pod("p"))) == (["a"], [])
-    refused = (await limited.ask(pod=pod("q"))).refusal
-    assert refused is not None
+    refused = there((await limited.ask(pod=pod("q"))).refusal)
     assert refused.reason == ORDERS_IN_FLIGHT
 
 

@@ -21,6 +21,7 @@ from makeway.planner.observe.loops import (
 from makeway.planner.observe.reasons import PREEMPTION_LOOP
 from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal, RemovablePod, Scope
 from makeway.planner.snapshot.records import PodRecord
+from narrowing import as_a, there
 from unit.planner.building import HIGH, LOW, NOW, make_pod
 
 STEP = timedelta(seconds=20)
@@ -91,8 +92,7 @@ def test_a_loop_is_described_by_its_last_pods() -> None:
 
 
 def until_after(loops: PreemptionLoops, now: datetime) -> timedelta:
-    until = loops.held_until(P, pod("next", "web"), now)
-    assert until is not None
+    until = there(loops.held_until(P, pod("next", "web"), now))
     return until - now
 
 
@@ -171,9 +171,11 @@ def test_nodes_where_the_loop_would_go_on_are_left_out() -> None:
 def test_where_every_node_would_go_on_with_it_the_pod_is_refused_until_the_back_off_ends() -> None:
     loops, now = held()
 
-    found = hold_back(loops, P, planned(candidate("n1", pod("calm", "another"), pod("w8", "web"))), now)
+    found = as_a(
+        PlanRefusal,
+        hold_back(loops, P, planned(candidate("n1", pod("calm", "another"), pod("w8", "web"))), now),
+    )
 
-    assert isinstance(found, PlanRefusal)
     assert (found.reason, found.retry_at) == (PREEMPTION_LOOP, now + FIRST_WAIT / 2)
     assert f"of the owner of {P.namespace}/w8 are preempted again and again" in found.message
 

@@ -25,6 +25,7 @@ from makeway.planner.plan.promised import (
 )
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
+from narrowing import as_a
 from unit.planner.building import HIGH, NOW, XL, ask, make_class, make_pod, make_snapshot
 from unit.planner.caching import plan
 
@@ -55,15 +56,13 @@ def answer(*claims: NodeClaim, asked: Question | None = None, delay: str | None 
     for one in claims:
         coming.put(one)
     snapshot = make_snapshot(["n1"], [make_pod("a", "n1", 0, XL)])
-    found = plan(snapshot, asked, NOW)
-    assert isinstance(found, Plan)
+    found = as_a(Plan, plan(snapshot, asked, NOW))
     return wait_for_promise(coming, classes(delay), asked, found, NOW)
 
 
 def test_a_pod_of_a_class_that_delays_waits_for_a_node_that_is_being_made() -> None:
-    found = answer(claim("later", NOW), claim())
+    found = as_a(PlanRefusal, answer(claim("later", NOW), claim()))
 
-    assert isinstance(found, PlanRefusal)
     assert (found.reason, found.retry_at) == (ROOM_PROMISED, NOW + LOOK_AGAIN)
     assert "NodeClaim c1 promises room" in found.message
 
@@ -71,9 +70,8 @@ def test_a_pod_of_a_class_that_delays_waits_for_a_node_that_is_being_made() -> N
 def test_it_is_looked_at_again_when_the_promise_ends() -> None:
     made = NOW - LONGEST_PROMISE + timedelta(seconds=3)
 
-    found = answer(claim(made=made), asked=replace(question(), unfit_since=made))
+    found = as_a(PlanRefusal, answer(claim(made=made), asked=replace(question(), unfit_since=made)))
 
-    assert isinstance(found, PlanRefusal)
     assert found.retry_at == NOW + timedelta(seconds=3)
 
 

@@ -17,6 +17,7 @@ from makeway.planner.quota.decide import answering
 from makeway.planner.snapshot.changes import Adopt, Enforce
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
+from narrowing import as_a
 from unit.core.queue_building import queue, tree
 from unit.planner.building import HIGH, LOW, MID, NOW, ask, make_budget, make_node, make_pod, make_snapshot
 from unit.planner.caching import plan
@@ -94,9 +95,8 @@ def test_what_orders_have_just_removed_no_longer_counts_towards_the_guarantee() 
     preemptor = pod("new", "root.p", priority=MID, size=400)
 
     assert len(victims(plan(snapshot, ask(preemptor, nodes=["n1"]), NOW))["n1"]) == 2
-    refused = plan(snapshot, ask(preemptor, nodes=["n1"], leaving=["a1", "a3"]), NOW)
+    refused = as_a(PlanRefusal, plan(snapshot, ask(preemptor, nodes=["n1"], leaving=["a1", "a3"]), NOW))
 
-    assert isinstance(refused, PlanRefusal)
     assert refused.exempt == {"queue-guaranteed": 2}
     [near] = refused.nearest
     assert {one.verdict.detail for one in near.exempt.pods} == {
@@ -141,9 +141,8 @@ def test_a_preemptor_is_refused_where_its_queue_is_full_of_more_important_pods()
         *(pod(f"b{number}", "root.b", "n1", LOW) for number in range(3)),
     )
 
-    result = plan(snapshot, ask(pod("new", "root.p", priority=MID)), NOW)
+    result = as_a(PlanRefusal, plan(snapshot, ask(pod("new", "root.p", priority=MID)), NOW))
 
-    assert isinstance(result, PlanRefusal)
     assert "Queue root.p at max: cpu 200m of 200m" in result.message
     assert ("Queue", "", "root.p") in result.depends_on
     assert "lacks" not in result.message, "no node lacks a queue's limit"

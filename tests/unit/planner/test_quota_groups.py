@@ -25,6 +25,7 @@ from makeway.planner.snapshot.changes import (
 )
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
+from narrowing import there
 from unit.core.queue_building import queue, tree
 from unit.planner.building import NOW, make_budget, make_pod, make_snapshot
 from unit.planner.test_quota_loop import AT_ONCE, Evicting, ended
@@ -71,8 +72,7 @@ def cluster(
 def inputs(
     snapshot: Snapshot, *, leaving: Collection[str] = (), refused: Mapping[str, str] | None = None
 ) -> QuotaInputs:
-    built = snapshot.queues.tree
-    assert built is not None
+    built = there(snapshot.queues.tree)
     return QuotaInputs(
         decision_id="decision-1",
         at=NOW,
@@ -90,8 +90,7 @@ def answer(
     snapshot: Snapshot, *, leaving: Collection[str] = (), refused: Mapping[str, str] | None = None
 ) -> QuotaAnswer:
     asked = inputs(snapshot, leaving=leaving, refused=refused)
-    built = snapshot.queues.tree
-    assert built is not None
+    built = there(snapshot.queues.tree)
     return run_to_end(answering(snapshot, built, asked))
 
 

@@ -13,6 +13,7 @@ from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.evictor.judge.verdicts import Refused
 from makeway.planner.snapshot.changes import Enforce
+from narrowing import there
 from unit.evictor.building import a_pod
 from unit.planner.quota_world import DELAY, PATH, Enforcing, pod_in_a
 
@@ -163,8 +164,7 @@ async def test_what_had_to_go_at_first_is_known_to_the_next_planner() -> None:
     kept = [pod_in_a(f"k{place}", kept=True) for place in range(10)]
     world = Enforcing([*kept, *pods(100)], 0, miss=10)
     await world.run(DELAY + MINUTE)
-    memory = world.loop.memory()
-    assert memory is not None
+    memory = there(world.loop.memory())
     assert world.staying() == 30
 
     world.stored = ControlState(
@@ -228,8 +228,7 @@ async def test_a_success_that_did_not_last_a_minute_is_undone_and_names_what_mad
         world.make(pod_in_a(f"n{place}", created=began, controller="ReplicaSet default/web"))
     await world.run(2 * MINUTE)
 
-    ended = world.ended
-    assert ended is not None
+    ended = there(world.ended)
     assert ended.result == "undone"
     assert [one.message for one in ended.blocked] == ["4 pods made anew by ReplicaSet default/web"]
     assert [reason for reason, _ in world.told] == ["QuotaEnforced", "QuotaUndone"]

@@ -34,6 +34,7 @@ from makeway.planner.snapshot.changes import (
 )
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
+from narrowing import as_a
 from unit.core.queue_building import queue, tree
 from unit.planner.building import HIGH, LOW, MID, NOW, ask, make_class, make_node, make_pod, make_snapshot
 from unit.planner.caching import plan
@@ -172,8 +173,7 @@ def test_what_protects_pods_from_preemptors_protects_them_from_reclaim() -> None
 
     snapshot.apply(PutPriorityClass(make_class("tolerant", minimum=MID, seconds=-1)))
 
-    refused = plan(snapshot, ask(pod("new", "root.a")), NOW)
-    assert isinstance(refused, PlanRefusal)
+    refused = as_a(PlanRefusal, plan(snapshot, ask(pod("new", "root.a")), NOW))
     assert refused.exempt == {"preemption-toleration": 1}
 
 
@@ -235,9 +235,8 @@ def test_preemptors_of_other_queues_share_no_scores() -> None:
 
 def test_a_refusal_says_what_could_be_taken_back_and_is_tried_again() -> None:
     built = tree(queue("a", guaranteed={"cpu": 300}), queue("b", guaranteed={"cpu": 500}), reclaim=True)
-    refused = plan(snapshot_of(built, *borrowers()), ask(pod("new", "root.a")), NOW)
+    refused = as_a(PlanRefusal, plan(snapshot_of(built, *borrowers()), ask(pod("new", "root.a")), NOW))
 
-    assert isinstance(refused, PlanRefusal)
     assert "queue root.a uses cpu 0 of its guaranteed 300m" in refused.message
     assert "takes back only from queues above theirs" in refused.message
     assert refused.exempt == {"queue-guaranteed": 5}
@@ -252,9 +251,8 @@ def test_a_refusal_names_once_the_queues_that_use_too_much_to_take_anything_back
     snapshot = snapshot_of(tree(team, queue("b"), reclaim=True), *own, *borrowers(5 - bound))
     coming = [(one.uid, "n2") for one in own[bound:]]
 
-    refused = plan(snapshot, ask(pod("new", "root.team.a"), nominations=coming), NOW)
+    refused = as_a(PlanRefusal, plan(snapshot, ask(pod("new", "root.team.a"), nominations=coming), NOW))
 
-    assert isinstance(refused, PlanRefusal)
     assert refused.message.endswith(
         "; queue root.team.a uses cpu 400m of its guaranteed 300m, and queue root.team uses cpu 400m of its "
         "guaranteed 400m, too much to take anything back for it"
@@ -279,9 +277,8 @@ def test_a_refusal_of_a_group_says_the_same_of_all_its_members(
     snapshot = snapshot_of(built, pod("b", "root.b", "n1", HIGH, 500))
     asked = with_gang(snapshot, *((pod(f"m{size}", "root.a", size=size), 3) for size in sizes))
 
-    found = plan_gang(snapshot, asked, NOW)
+    found = as_a(PlanRefusal, plan_gang(snapshot, asked, NOW))
 
-    assert isinstance(found, PlanRefusal)
     assert found.message.count("queue root.a uses") == (1 if told else 0)
     assert told in found.message
 
@@ -290,9 +287,8 @@ def test_a_refusal_of_a_group_in_several_queues_names_none() -> None:
     snapshot = snapshot_of(TWO, pod("b", "root.b", "n1", HIGH, 500))
     asked = with_gang(snapshot, (pod("m", "root.a"), 4), (pod("n", "root.b"), 4))
 
-    found = plan_gang(snapshot, asked, NOW)
+    found = as_a(PlanRefusal, plan_gang(snapshot, asked, NOW))
 
-    assert isinstance(found, PlanRefusal)
     assert "guaranteed" not in found.message
 
 
@@ -301,9 +297,8 @@ def test_a_refusal_depends_on_the_queues_where_they_take_back() -> None:
     for built in (TWO, OFF):
         snapshot = snapshot_of(built, *borrowers())
         snapshot.apply(Adopt(built, "queues", source))
-        refused = plan(snapshot, ask(pod("new", "root.a", size=400)), NOW)
+        refused = as_a(PlanRefusal, plan(snapshot, ask(pod("new", "root.a", size=400)), NOW))
 
-        assert isinstance(refused, PlanRefusal)
         assert (source in refused.depends_on) == built.reclaim
 
 

@@ -18,6 +18,7 @@ from makeway.planner.plan.terminating import AwaitedRooms
 from makeway.planner.snapshot.changes import PutPod, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
+from narrowing import as_a
 from unit.planner import test_plan_groups as groups
 from unit.planner.building import HIGH, LOW, MID, NOW, XL, ask, choices, make_pod, make_snapshot, replied
 from unit.planner.building import planned as plan_of
@@ -114,8 +115,7 @@ def test_what_was_planned_before_does_not_outlive_a_pods_time() -> None:
     snapshot, cache = two_nodes(ends=70), PlanCache()
 
     def best(seconds: float) -> str:
-        found = plan_once(snapshot, ask(PREEMPTOR), NOW + timedelta(seconds=seconds), cache)
-        assert isinstance(found, Plan)
+        found = as_a(Plan, plan_once(snapshot, ask(PREEMPTOR), NOW + timedelta(seconds=seconds), cache))
         return found.candidates[0].node
 
     assert [best(seconds) for seconds in (0, 9, 10, 129, 130)] == ["n2", "n2", "n1", "n1", "n2"]
@@ -166,9 +166,8 @@ def gang_plan(snapshot: Snapshot) -> GangPlan | PlanRefusal:
 
 @pytest.mark.parametrize(("ends", "goes"), [(20, set()), (61, {"runs"}), (-60, {"runs"})])
 def test_plans_for_groups_await_terminating_pods_by_the_same_rule(ends: float, goes: set[str]) -> None:
-    found = gang_plan(two_nodes(ends))
+    found = as_a(GangPlan, gang_plan(two_nodes(ends)))
 
-    assert isinstance(found, GangPlan)
     assert {one.pod.uid for one in found.victims} == goes
     assert [one.pod.uid for one in found.awaited] == ([] if goes else ["leaving"])
 
@@ -184,9 +183,10 @@ def test_a_group_waits_for_a_long_grace_period_where_nothing_else_helps() -> Non
 
 
 def test_a_refusal_without_terminating_pods_says_nothing_of_them() -> None:
-    refusal = refusal_of(make_snapshot(["n1"], [make_pod("h", "n1", HIGH, XL)]), ask(PREEMPTOR))
+    refusal = as_a(
+        PlanRefusal, refusal_of(make_snapshot(["n1"], [make_pod("h", "n1", HIGH, XL)]), ask(PREEMPTOR))
+    )
 
-    assert isinstance(refusal, PlanRefusal)
     assert "grace period" not in refusal.message
 
 

@@ -14,6 +14,7 @@ from makeway.planner.plan.unfiltered import FITS, answer, answering
 from makeway.planner.snapshot.changes import Change, PutClaim, PutStorageClass
 from makeway.planner.snapshot.state import Snapshot
 from makeway.planner.snapshot.volumes import ClaimRecord
+from narrowing import as_a
 from unit.planner.building import HIGH, LOW, NOW, XL, L, S, ask, make_node, make_pod, make_snapshot
 
 
@@ -28,9 +29,8 @@ def preemptor(size: int = L) -> Question:
 def test_where_it_fits_nothing_is_planned() -> None:
     snapshot = make_snapshot(["n1", "n2"], [make_pod("a", "n1", LOW, XL)])
 
-    found = asked(snapshot, preemptor())
+    found = as_a(PlanRefusal, asked(snapshot, preemptor()))
 
-    assert isinstance(found, PlanRefusal)
     assert found.reason == FITS
     assert "node n2" in found.message
 
@@ -38,9 +38,8 @@ def test_where_it_fits_nothing_is_planned() -> None:
 def test_room_is_made_where_it_helps() -> None:
     snapshot = make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)])
 
-    found = asked(snapshot, preemptor())
+    found = as_a(Plan, asked(snapshot, preemptor()))
 
-    assert isinstance(found, Plan)
     assert [pod.pod.uid for pod in found.candidates[0].victims] == ["a"]
     assert found.scope.nodes_potential == 1
 
@@ -48,9 +47,8 @@ def test_room_is_made_where_it_helps() -> None:
 def test_nodes_that_no_removal_helps_are_counted_by_reason() -> None:
     snapshot = make_snapshot([make_node("small", 200), "n1"], [make_pod("a", "n1", HIGH, XL)])
 
-    found = asked(snapshot, preemptor())
+    found = as_a(PlanRefusal, asked(snapshot, preemptor()))
 
-    assert isinstance(found, PlanRefusal)
     assert found.node_reasons["Node too small: cpu"] == 1
 
 
@@ -58,9 +56,8 @@ def test_a_nomination_takes_the_room_that_a_pod_would_fit_in() -> None:
     snapshot = make_snapshot(["n1"], [make_pod("q", priority=HIGH, size=L), make_pod("a", "n1", LOW, S)])
     question = ask(make_pod("p", priority=HIGH, size=L), nominations=[("q", "n1")])
 
-    found = asked(snapshot, question)
+    found = as_a(PlanRefusal, asked(snapshot, question))
 
-    assert isinstance(found, PlanRefusal)
     assert found.reason != FITS
 
 
@@ -69,9 +66,8 @@ def test_what_is_beyond_the_planners_bounds_is_refused() -> None:
     question = preemptor()
     large = replace(question, constraints=replace(question.constraints, left_out=("tolerations",)))
 
-    found = asked(snapshot, large)
+    found = as_a(PlanRefusal, asked(snapshot, large))
 
-    assert isinstance(found, PlanRefusal)
     assert found.reason == ONLY_FILTERS_KNOW
     assert "tolerations" in found.message
 
@@ -116,9 +112,10 @@ def test_room_is_made_for_one_whose_claim_has_a_volume_or_waits_for_its_first_co
 def test_a_question_that_names_nodes_is_answered_as_before() -> None:
     snapshot = make_snapshot(["n1", "n2"], [make_pod("a", "n1", LOW, XL), make_pod("b", "n2", LOW, XL)])
 
-    found = answer(snapshot, ask(make_pod("p", priority=HIGH, size=L), nodes=["n2"]), NOW, PlanCache())
+    found = as_a(
+        Plan, answer(snapshot, ask(make_pod("p", priority=HIGH, size=L), nodes=["n2"]), NOW, PlanCache())
+    )
 
-    assert isinstance(found, Plan)
     assert [candidate.node for candidate in found.candidates] == ["n2"]
 
 

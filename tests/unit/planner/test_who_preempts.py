@@ -32,6 +32,7 @@ from makeway.planner.snapshot.changes import (
 )
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
+from narrowing import as_a
 from unit.core.queue_building import queue, tree
 from unit.planner import manifests
 from unit.planner.building import HIGH, LOW, NOW, ask, make_class, make_pod, make_snapshot, refused, scheduled
@@ -183,10 +184,8 @@ def test_a_victim_goes_once_it_has_run_long_enough_and_the_refusal_says_when() -
         "rule young of preemption.rules allows it after 60 s, and the pod"
     )
 
-    later = plan(snapshot, ask(URGENT), NOW + timedelta(seconds=10))
-    assert isinstance(later, Plan)
-    sooner = plan(snapshot, ask(URGENT), NOW + timedelta(seconds=9))
-    assert isinstance(sooner, PlanRefusal)
+    as_a(Plan, plan(snapshot, ask(URGENT), NOW + timedelta(seconds=10)))
+    as_a(PlanRefusal, plan(snapshot, ask(URGENT), NOW + timedelta(seconds=9)))
 
 
 def test_a_victim_that_has_not_started_has_not_run_long_enough() -> None:

@@ -12,6 +12,7 @@ from makeway.bus.plan import Refusal
 from makeway.dev.samples import MESSAGES
 from makeway.ui.model.now import Acting, Now, acting_of, now_of
 from makeway.ui.model.timeline import Timeline
+from narrowing import as_a
 
 _HOUR = timedelta(hours=1)
 
@@ -72,8 +73,7 @@ def test_a_namespace_is_that_of_the_preemptor_or_of_a_victim() -> None:
 
 
 def test_what_is_wrong_with_a_part_is_said() -> None:
-    status = MESSAGES["component-status.full"]
-    assert isinstance(status, ComponentStatus)
+    status = as_a(ComponentStatus, MESSAGES["component-status.full"])
     asked = [replace(status, brake="everywhere", breaker="", trouble="no lease", loops="")]
 
     (part,) = now_of((), NOW, _HOUR, asked).parts or ()
@@ -81,8 +81,7 @@ def test_what_is_wrong_with_a_part_is_said() -> None:
 
 
 def test_the_head_says_the_mode_of_those_that_act_and_what_stops_them() -> None:
-    sample = MESSAGES["component-status.full"]
-    assert isinstance(sample, ComponentStatus)
+    sample = as_a(ComponentStatus, MESSAGES["component-status.full"])
     quiet = replace(sample, mode="enforce", namespace_modes={}, brake="", breaker="", leading=True)
     planner, evictor = replace(quiet, component="planner"), replace(quiet, component="evictor")
     standby = replace(planner, mode="off", leading=False)

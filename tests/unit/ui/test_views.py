@@ -18,6 +18,7 @@ from makeway.ui.model.observed import Comparisons
 from makeway.ui.model.obstacles import standing_of
 from makeway.ui.model.queues import tree_of
 from makeway.ui.model.simulating import MOST_PODS, check, simulated
+from narrowing import as_a, there
 from ui_page import MadeUpCluster, cluster, queue_report
 
 _POD = """
@@ -28,8 +29,7 @@ spec: {priority: 1000, containers: [{name: c, resources: {requests: {cpu: "3"}}}
 
 
 def comparison(number: int, result: str, victims: int) -> Comparison:
-    sample = MESSAGES["comparison.full"]
-    assert isinstance(sample, Comparison)
+    sample = as_a(Comparison, MESSAGES["comparison.full"])
     gone = tuple(make_victim(f"v-{place}") for place in range(victims))
     return replace(
         sample,
@@ -49,8 +49,7 @@ def test_comparisons_are_summed_as_history_sums_them_and_kept_once() -> None:
     view = kept.view(10, loaded=True)
     assert view.summary == summed(some)
     assert [one.decision_id for one in view.comparisons] == ["cmp-3", "cmp-2", "cmp-1"]
-    theirs = view.comparisons[0].default_preemption
-    assert theirs is not None
+    theirs = there(view.comparisons[0].default_preemption)
     assert (len(theirs.victims), theirs.victims_total) == (20, 40)
 
 
@@ -95,9 +94,8 @@ def test_nodes_are_in_the_groups_of_a_label_and_pending_pods_come_by_priority() 
 
 
 def test_a_node_lists_its_least_important_pods_first() -> None:
-    node = node_of(cluster(3).snapshot, "node-0001")
+    node = there(node_of(cluster(3).snapshot, "node-0001"))
 
-    assert node is not None
     assert [pod.priority for pod in node.pods] == [0, 10, 20, 30]
     assert node.requested["cpu"] == "2500m"
     assert node_of(cluster(3).snapshot, "no-such-node") is None
@@ -106,8 +104,7 @@ def test_a_node_lists_its_least_important_pods_first() -> None:
 async def test_each_node_stands_once_under_what_is_in_the_way_there() -> None:
     made_up = MadeUpCluster(40)
     world = await made_up.read()
-    raw = await made_up.pod("shop", "waiting-2")
-    assert raw is not None
+    raw = there(await made_up.pod("shop", "waiting-2"))
 
     standing = standing_of(world, raw, NOW, {}, frozenset())
 
@@ -122,8 +119,7 @@ async def test_each_node_stands_once_under_what_is_in_the_way_there() -> None:
 async def test_a_node_where_room_is_or_can_be_made_says_so() -> None:
     made_up = MadeUpCluster(6)
     world = await made_up.read()
-    raw = await made_up.pod("shop", "waiting-2")
-    assert raw is not None
+    raw = there(await made_up.pod("shop", "waiting-2"))
     small, large = raw.replace(b"3500m", b"1"), raw.replace(b'"priority":10', b'"priority":100')
 
     assert set(standing_of(world, small, NOW, {}, frozenset()).nodes) == {FITS, "Node is cordoned"}
