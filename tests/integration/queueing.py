@@ -11,7 +11,7 @@ import yaml
 
 from integration.builders import PodBuilder, make_node, make_pod
 from integration.cluster import RunningCluster
-from integration.preempting import settle
+from integration.preempting import run_victims
 from integration.space import Space
 from integration.waiting import PATIENT_SECONDS, NotYet, until
 from makeway.bus.client import Bus
@@ -48,8 +48,7 @@ def in_queue(space: Space, name: str, cpu: int, path: str = "") -> PodBuilder:
 async def run_in_queue(space: Space, *sizes: int, path: str = "") -> None:
     """Run pods p1, p2, … of so many cores on one node of 100."""
     await space.add_nodes(make_node("n1").cpu(100))
-    await space.run(*(in_queue(space, f"p{place}", cpu, path) for place, cpu in enumerate(sizes, 1)))
-    await settle()
+    await run_victims(space, *(in_queue(space, f"p{place}", cpu, path) for place, cpu in enumerate(sizes, 1)))
 
 
 async def report_of(cluster: RunningCluster, path: str = "") -> QueueReport:

@@ -236,6 +236,11 @@ class Space:
         query = {} if grace_seconds is None else {"gracePeriodSeconds": str(grace_seconds)}
         await self._ignoring_absence("DELETE", f"{self._core}/pods/{name}", query)
 
+    async def remove(self, name: str, *, grace_seconds: int | None = None) -> None:
+        """Delete a pod, and wait until it is gone."""
+        await self.delete(name, grace_seconds=grace_seconds)
+        await self.until_gone(name)
+
     async def delete_pods(self) -> None:
         """Delete all pods at once, without a grace period, and wait until they are gone."""
         seconds = await self._seconds_to_remove()

@@ -289,8 +289,7 @@ async def class_of(space: Space, priority: int) -> str:
 async def again(space: Space, name: str, spec: Answer) -> None:
     """Create a pod anew, with another priority or other requests."""
     group = name.removeprefix("asks-")
-    await space.delete(name, grace_seconds=0)
-    await space.until_gone(name)
+    await space.remove(name, grace_seconds=0)
     builder = asking(group, "mid", 600)
     if "priorityClassName" in spec:
         builder.priority(spec["priorityClassName"])

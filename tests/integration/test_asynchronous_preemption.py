@@ -38,8 +38,7 @@ async def test_a_1_the_preemptor_is_held_until_its_order_is_done(space: Space) -
     await run_victims(space, sized("victim", "low", 500).on("n1"))
     preemptor = await ordered(space, sized("p", "high", 500))
 
-    await space.delete("victim")
-    await space.until_gone("victim")
+    await space.remove("victim")
     await assert_stays_pending(space, "p")
     await space.cluster.start("evictor")
 
@@ -59,8 +58,7 @@ async def test_a_2_a_pod_of_equal_or_lower_priority_does_not_take_the_place(
     await run_victims(space, sized("victim", "low", 500).on("n1"))
     await ordered(space, sized("p", "high", 500))
 
-    await space.delete("victim")
-    await space.until_gone("victim")
+    await space.remove("victim")
     await space.create(sized("thief", priority, 500))
     await assert_stays_pending(space, "thief")
     await space.cluster.start("evictor")
@@ -75,8 +73,7 @@ async def test_a_3_a_pod_that_fits_beside_it_may_share_the_node(space: Space) ->
     await run_victims(space, sized("victim", "low", 500).on("n1"))
     await ordered(space, sized("p", "high", 300))
 
-    await space.delete("victim")
-    await space.until_gone("victim")
+    await space.remove("victim")
     await space.create(sized("neighbour", "high", 200))
 
     assert await space.until_bound("neighbour") == "n1"
@@ -90,8 +87,7 @@ async def test_a_4_a_higher_one_may_take_it_and_the_first_is_tried_again_at_once
     preemptor = await ordered(space, sized("p", "mid", 500))
     tries = len(await space.bus.decisions(preemptor.metadata.uid))
 
-    await space.delete("victim")
-    await space.until_gone("victim")
+    await space.remove("victim")
     await space.create(sized("higher", "high", 500))
     assert await space.until_bound("higher") == "n1"
     await space.cluster.start("evictor")

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from builders_bus import make_decision, make_outcome
 from integration.builders import make_node, make_pod
 from integration.conftest import PrivateCluster
-from integration.preempting import EVICTOR_USER, outcome_of_order, settle
+from integration.preempting import EVICTOR_USER, outcome_of_order, run_victims
 from integration.scraping import scrape
 from integration.space import Space, open_space
 from integration.waiting import NotYet, until, until_seen
@@ -237,8 +237,7 @@ async def forger_in(space: Space) -> Forger:
 async def preempt_once(space: Space, name: str) -> float:
     """A healthy preemption on a node of its own; the seconds from its order to its outcome."""
     await space.add_nodes(make_node(name).cpu("500m"))
-    await space.run(make_pod(f"v-{name}").priority("low").cpu("500m").on(name))
-    await settle()
+    await run_victims(space, make_pod(f"v-{name}").priority("low").cpu("500m").on(name))
     here = {"kubernetes.io/hostname": space.node_name(name)}
     (preemptor,) = await space.create(
         make_pod(f"p-{name}").priority("high").cpu("500m").spec(nodeSelector=here)

@@ -14,6 +14,7 @@ from integration.preempting import (
     assert_only_ordered_pods_were_deleted,
     first_decision,
     outcome_of_order,
+    run_victims,
     settle,
 )
 from integration.space import Space
@@ -67,12 +68,12 @@ async def test_dp_8_a_constraint_the_planner_does_not_model_is_verified_by_the_s
     space: Space,
 ) -> None:
     await space.add_nodes(node("n1"))
-    await space.run(
+    await run_victims(
+        space,
         sized("a", "low", S).anti_affinity("app", "foo").on("n1"),
         sized("b", "mid", S).on("n1"),
         sized("c", "high", S).on("n1"),
     )
-    await settle()
 
     (preemptor,) = await space.create(sized("p", "high", S).label("app", "foo"))
 
@@ -82,8 +83,7 @@ async def test_dp_8_a_constraint_the_planner_does_not_model_is_verified_by_the_s
 @pytest.mark.both_forms
 async def test_dp_15_a_pod_that_may_never_preempt_evicts_nobody(space: Space) -> None:
     await space.add_nodes(node("n1"))
-    await space.run(sized("a", "low", XL).on("n1"))
-    await settle()
+    await run_victims(space, sized("a", "low", XL).on("n1"))
 
     (preemptor,) = await space.create(sized("p", NEVER_PREEMPTS, XL))
     with pytest.raises(AssertionError, match="Insufficient cpu"):
@@ -104,14 +104,14 @@ def sized(name: str, priority: str, size: int) -> PodBuilder:
 async def fill(space: Space, case: Case) -> None:
     """Create the case's nodes and running pods; a pod's name in the cluster has its node in front."""
     await space.add_nodes(*[node(name) for name in case.nodes])
-    await space.run(
+    await run_victims(
+        space,
         *[
             sized(f"{on}-{name}", priority, size).on(on).started(start)
             for on, pods in case.nodes.items()
             for name, priority, size, start in pods
-        ]
+        ],
     )
-    await settle()
 
 
 def candidates(space: Space, decision: DecisionRecord) -> dict[str, set[str]]:

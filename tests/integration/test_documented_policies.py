@@ -11,7 +11,7 @@ import yaml
 from integration.builders import make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.configuring import NO_POLICY, put_policy, until_in_force
-from integration.preempting import assert_stays_pending, deletes_of, first_decision, settle
+from integration.preempting import assert_stays_pending, deletes_of, first_decision, run_victims
 from integration.space import Space
 from makeway.core.k8s.objects import PriorityClass
 from makeway.core.policy.toleration import PreemptionToleration, toleration_of
@@ -63,8 +63,7 @@ async def test_the_policy_of_the_page_on_protection_protects(space: Space, prote
         victim.annotation("makeway.dev/never-evict", "true")
     else:
         await space.disruption_budget("ledger", {"app": "ledger"}, minAvailable=1)
-    await space.run(victim)
-    await settle()
+    await run_victims(space, victim)
 
     try:
         await space.cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifests)
@@ -85,12 +84,12 @@ async def test_the_policy_of_the_page_on_daemonsets_makes_room_as_its_table_says
     (manifest,) = yaml.safe_load_all(manifests)
     space.simple_preemptor = True
     await space.add_nodes(make_node("node-a").cpu(4))
-    await space.run(
+    await run_victims(
+        space,
         make_pod("checkout").cpu(3),
         make_pod("reports").cpu("500m"),
         make_pod("thumbnails").cpu("500m").label("yunikorn.apache.org/allow-preemption", "false"),
     )
-    await settle()
 
     try:
         await space.cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifests)

@@ -122,8 +122,7 @@ class TestWhatTheEdgeReliesOn:
 
     async def test_an_absent_pod_is_gone_for_every_call(self, space: Space, edge: Cluster) -> None:
         [pod] = await space.create(waiting_pod("a"))
-        await space.delete("a", grace_seconds=0)
-        await space.until_gone("a")
+        await space.remove("a", grace_seconds=0)
 
         assert await edge.get_pod(space.namespace, "a") is None
         assert (
@@ -408,8 +407,7 @@ class TestWholeOrders:
         # The simulated kubelet deletes by name what it has seen deleted: it has to keep off the first pod.
         await scene.set(make_pod("a").leaves(kwok.NEVER), make_pod("b"))
         order = await scene.order("a", "b")
-        await scene.space.delete("a", grace_seconds=0)
-        await scene.space.until_gone("a")
+        await scene.space.remove("a", grace_seconds=0)
         [second] = await scene.space.run(make_pod("a").on("n1"))
 
         await scene.give(order)

@@ -19,7 +19,7 @@ import pytest
 from integration.builders import make_node, make_pod
 from integration.faults import Faults
 from integration.invariants import assert_invariants
-from integration.preempting import settle
+from integration.preempting import run_victims
 from integration.space import Space
 from makeway.dev.fault_rules import WATCH_ACTIONS, Action, FaultRule
 from makeway.dev.options import EVICTOR, PLANNER, SCHEDULER
@@ -177,14 +177,14 @@ async def preemptors_come_through(space: Space, faults: Faults, case: Case, time
 async def preempt_at_once(space: Space, faults: Faults, case: Case, names: list[str]) -> int:
     """Fill these nodes and have a preemptor for each bound under the fault; how often it was injected."""
     nodes = await space.add_nodes(*(make_node(name).cpu("500m") for name in names))
-    await space.run(
+    await run_victims(
+        space,
         *(
             make_pod(f"victim-{name}-{part}").priority("low").cpu("250m").on(name)
             for name in names
             for part in "ab"
-        )
+        ),
     )
-    await settle()
     rule = case.rule
     if rule.action in WATCH_ACTIONS:
         # The events of this space alone: what goes on in the cluster besides shall not use the fault up.

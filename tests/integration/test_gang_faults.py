@@ -69,8 +69,7 @@ async def until_all_run(space: Space, train: Gang, *, seconds: float = RECOVERY_
 
 
 async def remove_member(space: Space) -> None:
-    await space.delete("gang-2", grace_seconds=0)
-    await space.until_gone("gang-2")
+    await space.remove("gang-2", grace_seconds=0)
 
 
 async def renew_member(space: Space) -> None:

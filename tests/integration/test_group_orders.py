@@ -192,8 +192,7 @@ async def test_a_policy_that_refuses_one_victims_delete_keeps_all_of_them(gang: 
 
 
 async def remove_member(gang: GangScene) -> None:
-    await gang.space.delete("train-2", grace_seconds=0)
-    await gang.space.until_gone("train-2")
+    await gang.space.remove("train-2", grace_seconds=0)
 
 
 async def renew_member(gang: GangScene) -> None:

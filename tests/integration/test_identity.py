@@ -18,7 +18,7 @@ import pytest
 from integration.builders import PodBuilder, make_node, make_pod
 from integration.faults import Faults
 from integration.invariants import assert_invariants
-from integration.preempting import EVICTOR_USER, settle, until_ordered
+from integration.preempting import EVICTOR_USER, run_victims, settle, until_ordered
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.bus.messages import EvictionOrder
@@ -280,8 +280,7 @@ async def test_a_preemptor_whose_victim_is_held_by_a_finalizer_may_go_elsewhere_
     space: Space,
 ) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"))
-    await space.run(sized("victim", "low").finalizer("tests.makeway.dev/held").grace(2).on("n1"))
-    await settle()
+    await run_victims(space, sized("victim", "low").finalizer("tests.makeway.dev/held").grace(2).on("n1"))
     await space.create(sized("p", "high"))
     await space.until_nominated("p")
     await space.add_nodes(make_node("n2").cpu("500m"))

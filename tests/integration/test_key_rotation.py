@@ -251,8 +251,7 @@ async def test_keys_are_rotated_while_scheduler_planner_and_evictor_preempt(
                 await space.run(sized(f"victim-{number}", "low", 500).on("n1"))
                 preemptors.extend(await space.create(sized(f"urgent-{number}", "high", 500)))
                 await space.until_bound(f"urgent-{number}")
-                await space.delete(f"urgent-{number}", grace_seconds=0)
-                await space.until_gone(f"urgent-{number}")
+                await space.remove(f"urgent-{number}", grace_seconds=0)
 
         async def rotate() -> None:
             await keys(cluster, "rotate")

@@ -9,7 +9,7 @@ from integration.preempting import (
     all_orders,
     assert_bound_once,
     assert_only_ordered_pods_were_deleted,
-    settle,
+    run_victims,
 )
 from integration.scraping import scrape
 from integration.space import Space
@@ -24,13 +24,13 @@ AHEAD = "makeway_scheduler_plans_ahead_total"
 
 async def test_a_hundred_urgent_pods_on_fifty_full_nodes(space: Space) -> None:
     await space.add_nodes(*[make_node(f"n{number:02}").cpu(1) for number in range(NODES)])
-    await space.run(
+    await run_victims(
+        space,
         *[
             make_pod(f"low-{number:03}").priority("low").cpu("500m").on(f"n{number // 2:02}")
             for number in range(PREEMPTORS)
-        ]
+        ],
     )
-    await settle()
     scheduler = space.cluster.info.scheduler_url
     before = await scrape(scheduler)
 

@@ -6,7 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from integration.builders import make_node
-from integration.preempting import assert_only_ordered_pods_were_deleted, outcome_of_order, settle, sized
+from integration.preempting import (
+    assert_only_ordered_pods_were_deleted,
+    outcome_of_order,
+    run_victims,
+    sized,
+)
 from integration.space import Space
 from integration.waiting import NotYet, until
 
@@ -67,8 +72,7 @@ async def bound_beside_its_volume(space: Space) -> str:
     nodes = [make_node(name).cpu(f"{SHARE}m").label(ZONE, name[0]) for name in cheap + dear]
     await space.add_nodes(*nodes)
     await space.run(*[sized(f"on-{name}", "low", SHARE).on(name) for name in cheap])
-    await space.run(*[sized(f"on-{name}", "mid", SHARE).on(name) for name in dear])
-    await settle()
+    await run_victims(space, *[sized(f"on-{name}", "mid", SHARE).on(name) for name in dear])
     async with volume_of_zone(space, "c") as claim:
         volume = {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
         (preemptor,) = await space.create(sized("p", "high", SHARE).spec(volumes=[volume]))

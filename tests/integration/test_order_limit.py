@@ -9,7 +9,7 @@ import pytest
 
 from integration.builders import make_node
 from integration.cluster import RunningCluster
-from integration.preempting import settle, sized
+from integration.preempting import run_victims, sized
 from integration.space import Space, another_namespace
 from integration.waiting import NotYet, until, until_seen
 from makeway.dev.cluster import DevCluster
@@ -45,8 +45,7 @@ async def full_nodes(space: Space, *, stay: int) -> None:
         sized(f"low-{name}", "low", SIZE).on(name).finalizer("test.makeway.dev/stay") for name in names[:stay]
     ]
     leaving = [sized(f"low-{name}", "mid" if stay else "low", SIZE).on(name) for name in names[stay:]]
-    await space.run(*staying, *leaving)
-    await settle()
+    await run_victims(space, *staying, *leaving)
 
 
 async def told(space: Space, name: str) -> str:

@@ -199,14 +199,12 @@ async def protect(space: Space) -> None:
 
 
 async def replace_pod(space: Space) -> None:
-    await space.delete("b", grace_seconds=0)
-    await space.until_gone("b")
+    await space.remove("b", grace_seconds=0)
     await space.run(member("b", 200, "n2"))
 
 
 async def add_pod(space: Space) -> None:
-    await space.delete("h-n2", grace_seconds=0)
-    await space.until_gone("h-n2")
+    await space.remove("h-n2", grace_seconds=0)
     await space.run(member("d", 100, "n2"))
 
 

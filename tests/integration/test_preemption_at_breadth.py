@@ -12,6 +12,7 @@ from integration.preempting import (
     assert_bound_once,
     assert_only_ordered_pods_were_deleted,
     outcome_of_order,
+    run_victims,
     settle,
     sized,
 )
@@ -28,7 +29,8 @@ async def test_dp_9_a_hard_spread_over_zones_and_nodes_decides_where_room_can_be
     await space.add_nodes(
         *[make_node(name).label(ZONE, zone) for name, zone in (("a", "one"), ("b", "one"), ("x", "two"))]
     )
-    await space.run(
+    await run_victims(
+        space,
         *[
             make_pod(name).priority(priority).label("app", "foo").on(node).started(start)
             for name, priority, node, start in (
@@ -38,9 +40,8 @@ async def test_dp_9_a_hard_spread_over_zones_and_nodes_decides_where_room_can_be
                 ("x-1", "high", "x", 1),
                 ("x-2", "high", "x", 1),
             )
-        ]
+        ],
     )
-    await settle()
 
     builder = make_pod("p").priority("high").label("app", "foo")
     (preemptor,) = await space.create(

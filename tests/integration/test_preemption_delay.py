@@ -13,6 +13,7 @@ from integration.preempting import (
     assert_stays_pending,
     deletes_of,
     outcome_of_order,
+    run_victims,
     settle,
     sized,
 )
@@ -35,8 +36,7 @@ async def delaying(space: Space, classes: Classes, delay: str) -> PodBuilder:
     patient = await classes.annotated("patient", PRIORITY, {PREEMPTION_DELAY: delay})
     await space.add_nodes(make_node("n1").cpu("500m"))
     await settle()  # so that admission knows the class
-    await space.run(sized("victim", "low", 500).on("n1"))
-    await settle()
+    await run_victims(space, sized("victim", "low", 500).on("n1"))
     return make_pod("urgent").spec(priorityClassName=patient).cpu("500m")
 
 

@@ -14,6 +14,7 @@ from integration.preempting import (
     assert_only_ordered_pods_were_deleted,
     assert_stays_pending,
     first_decision,
+    run_victims,
     settle,
     sized,
     until_ordered,
@@ -108,11 +109,11 @@ async def test_preemptors_whose_victims_never_leave_go_elsewhere_after_the_grace
     await space.add_nodes(
         *(make_node(f"{node}-{n}").cpu("500m").label(PAIR, f"{n}") for n in range(REPEAT) for node in "ab")
     )
-    await space.run(
+    await run_victims(
+        space,
         *(sized(f"stuck-{n}", "neg", 500).grace(1).leaves(NEVER).on(f"a-{n}") for n in range(REPEAT)),
         *(sized(f"other-{n}", "low", 500).on(f"b-{n}") for n in range(REPEAT)),
     )
-    await settle()
 
     preemptors = await space.create(
         *(sized(f"p-{n}", "high", 500).spec(nodeSelector={PAIR: f"{n}"}) for n in range(REPEAT))

@@ -11,7 +11,7 @@ import yaml
 from integration.asking import run
 from integration.builders import PodBuilder, make_node, make_pod
 from integration.cluster import RunningCluster
-from integration.preempting import settle, sized
+from integration.preempting import run_victims, settle, sized
 from integration.space import Space, open_space
 from integration.waiting import NotYet, until, until_seen
 from makeway.core.k8s.objects import Pod
@@ -46,13 +46,11 @@ async def test_makeway_backs_off_from_a_loop_of_its_own_and_says_so(space: Space
     await space.add_nodes(make_node("n1").cpu("500m"))
     web, urgent = await owners(space, "web", "urgent")
     for turn in range(3 * LOOP_AT_LEAST):
-        await space.run(sized(f"web-{turn}", "low", 500).owned_by(web).on("n1"))
-        await settle()
+        await run_victims(space, sized(f"web-{turn}", "low", 500).owned_by(web).on("n1"))
         (last,) = await space.create(sized(f"urgent-{turn}", "high", 500).owned_by(urgent))
         if await refused(space, f"urgent-{turn}"):
             break
-        await space.delete(f"urgent-{turn}", grace_seconds=0)
-        await space.until_gone(f"urgent-{turn}")
+        await space.remove(f"urgent-{turn}", grace_seconds=0)
         if not turn:
             await asyncio.sleep(1)  # a replacement's creation is told in whole seconds
 

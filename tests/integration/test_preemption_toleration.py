@@ -13,6 +13,7 @@ from integration.preempting import (
     deletes_of,
     first_decision,
     outcome_of_order,
+    run_victims,
     settle,
     until_ordered,
 )
@@ -39,8 +40,7 @@ async def one_victim(space: Space, classes: Classes, minimum: int, seconds: int)
         await classes.add(f"urgent-{priority}", priority)
     await space.add_nodes(make_node("n1").cpu(3))
     await settle()  # so that admission knows the classes
-    (victim,) = await space.run(asks_for("victim", tolerant, 2))
-    await settle()
+    (victim,) = await run_victims(space, asks_for("victim", tolerant, 2))
     return victim
 
 

@@ -12,7 +12,7 @@ from integration.builders import make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.configuring import NO_LIMITS, put_queues
 from integration.invariants import assert_invariants
-from integration.preempting import settle
+from integration.preempting import run_victims
 from integration.queueing import in_queue, living, queue, queues_yaml
 from integration.space import Space
 
@@ -36,11 +36,11 @@ async def test_a_queue_at_its_guarantee_is_spared_though_its_pods_are_less_impor
         crash_cluster,
         queues_yaml(queue(space.namespace, queue("a", guaranteed=2), queue("b"), queue("p"))),
     )
-    await space.run(
+    await run_victims(
+        space,
         *(in_queue(space, f"a{number}", 1, f"{own}.a") for number in range(2)),
         *(in_queue(space, f"b{number}", 1, f"{own}.b").priority("mid") for number in range(2)),
     )
-    await settle()
 
     await space.create(make_pod("p").priority("high").cpu(1).label("queue", f"{own}.p"))
 
@@ -54,11 +54,11 @@ async def test_a_preemptor_whose_queue_is_at_max_evicts_only_from_its_own_queue(
     own = f"root.{space.namespace}"
     await space.add_nodes(make_node("n1").cpu(4))
     await put_queues(crash_cluster, queues_yaml(queue(space.namespace, queue("p", max=2), queue("b"))))
-    await space.run(
+    await run_victims(
+        space,
         *(in_queue(space, f"p{number}", 1, f"{own}.p").priority("mid") for number in range(2)),
         *(in_queue(space, f"b{number}", 1, f"{own}.b") for number in range(2)),
     )
-    await settle()
 
     await space.create(make_pod("p").priority("high").cpu(1).label("queue", f"{own}.p"))
 

@@ -23,7 +23,7 @@ from integration.configuring import (
 )
 from integration.forbidding import UNDELETABLE, deletes_refused
 from integration.invariants import assert_invariants
-from integration.preempting import settle
+from integration.preempting import run_victims
 from integration.queueing import (
     in_queue,
     living,
@@ -165,8 +165,7 @@ async def test_what_may_be_left_over_is_a_share_of_the_first_need_over_several_o
 ) -> None:
     await run_in_queue(space, *(1,) * 8)
     kept = (in_queue(space, name, 1).annotation("makeway.dev/never-evict", "true") for name in ("k1", "k2"))
-    await space.run(*kept)
-    await settle()
+    await run_victims(space, *kept)
 
     protection = {"neverEvictNamespaces": ["*"]}
     async with policy(crash_cluster, limits={"victimsPerOrder": 2}, protection=protection):
@@ -185,8 +184,7 @@ async def test_the_guarantee_of_a_parent_keeps_pods_of_a_leaf(
 ) -> None:
     name = space.namespace
     await run_in_queue(space, 10, 10, 10, 10, 10, path=f"{path(space)}.a")
-    await space.run(*(in_queue(space, f"b{number}", 10, f"{path(space)}.b") for number in range(3)))
-    await settle()
+    await run_victims(space, *(in_queue(space, f"b{number}", 10, f"{path(space)}.b") for number in range(3)))
 
     leaf = queue("a", max=5, delay="1s")
     await put_queues(crash_cluster, queues_yaml(queue(name, leaf, queue("b"), guaranteed=60)))
@@ -203,8 +201,7 @@ async def test_a_parent_and_a_queue_below_lowered_in_one_save_both_come_down(
 ) -> None:
     own = path(space)
     await run_in_queue(space, *(5,) * 16, path=f"{own}.training")
-    await space.run(*(in_queue(space, f"n{number}", 5, f"{own}.notebooks") for number in range(3)))
-    await settle()
+    await run_victims(space, *(in_queue(space, f"n{number}", 5, f"{own}.notebooks") for number in range(3)))
 
     training = queue("training", max=30, delay="2s")
     notebooks = queue("notebooks", guaranteed=15)
@@ -225,8 +222,7 @@ async def test_where_the_api_server_refuses_one_pod_another_goes_and_the_cause_i
 ) -> None:
     await space.add_nodes(make_node("n1").cpu(100))
     await space.run(*(in_queue(space, name, 5).priority("mid") for name in ("p1", "p2")))
-    await space.run(in_queue(space, "first", 5).label(*UNDELETABLE))
-    await settle()
+    await run_victims(space, in_queue(space, "first", 5).label(*UNDELETABLE))
 
     async with deletes_refused(space, "first"):
         await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=10, delay="1s")))

@@ -86,8 +86,7 @@ async def test_a_8_victims_that_are_gone_before_the_evictor_looks_cost_no_delete
     await run_victims(space, *[sized(name, "low", 250).on("n1") for name in ("v1", "v2")])
     preemptor = await ordered(space, sized("p", "high", 500))
     for name in ("v1", "v2"):
-        await space.delete(name)
-        await space.until_gone(name)
+        await space.remove(name)
     await space.cluster.start("evictor")
 
     _, outcome = await outcome_of_order(space, preemptor)
@@ -126,8 +125,7 @@ async def test_a_8_a_victim_that_another_one_deletes_with_a_long_grace_period_is
 async def test_a_10_a_preemptor_that_is_deleted_ends_its_order(space: Space) -> None:
     await run_victims(space, sized("victim", "low", 500).on("n1"))
     preemptor = await ordered(space, sized("p", "high", 500))
-    await space.delete("p")
-    await space.until_gone("p")
+    await space.remove("p")
     await space.cluster.start("evictor")
 
     _, outcome = await outcome_of_order(space, preemptor)
@@ -140,8 +138,7 @@ async def test_a_10_a_preemptor_that_is_deleted_ends_its_order(space: Space) -> 
 async def test_a_10_a_preemptor_made_anew_under_its_name_gets_an_order_of_its_own(space: Space) -> None:
     await run_victims(space, sized("victim", "low", 500).on("n1"))
     first = await ordered(space, sized("p", "high", 500))
-    await space.delete("p")
-    await space.until_gone("p")
+    await space.remove("p")
     second = await ordered(space, sized("p", "high", 500))
     await space.cluster.start("evictor")
 
@@ -193,8 +190,7 @@ async def test_a_11_a_preemptor_whose_node_is_deleted_goes_elsewhere_and_nothing
 async def test_a_12_a_pod_made_anew_under_a_victims_name_is_never_deleted(space: Space) -> None:
     (old,) = await run_victims(space, sized("victim", "low", 500).on("n1"))
     preemptor = await ordered(space, sized("p", "high", 500))
-    await space.delete("victim")
-    await space.until_gone("victim")
+    await space.remove("victim")
     await space.add_nodes(make_node("n2").cpu("500m"))
     (new,) = await space.run(sized("victim", "low", 500).on("n2"))
     await space.cluster.start("evictor")

@@ -61,10 +61,8 @@ async def test_a_place_whose_nomination_is_not_in_the_api_is_free_again_for_othe
     async with nominations_refused(space):
         (preemptor,) = await space.create(sized("p", "high", 500))
         await until_tried_again(space, preemptor, 0)
-        await space.delete("p")
-        await space.until_gone("p")
-        await space.delete("victim")
-        await space.until_gone("victim")
+        await space.remove("p")
+        await space.remove("victim")
         await space.create(sized("other", "low", 500))
 
         assert await space.until_bound("other", seconds=COMMIT_WAIT_SECONDS + 5) == "n1"

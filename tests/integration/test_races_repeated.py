@@ -45,8 +45,7 @@ async def a_victim_is_deleted(space: Space) -> None:
 
 
 async def a_victim_is_made_anew_elsewhere(space: Space) -> None:
-    await space.delete("n1-a", grace_seconds=0)
-    await space.until_gone("n1-a")
+    await space.remove("n1-a", grace_seconds=0)
     (new,) = await space.create(victim("n1-a", "n3"))
     assert await space.until_bound("p", seconds=BOUND_SECONDS)
     # KWOK, unlike a kubelet, deletes by name alone and may take the new pod for the old one; nobody else may.
@@ -54,13 +53,11 @@ async def a_victim_is_made_anew_elsewhere(space: Space) -> None:
 
 
 async def the_preemptor_is_deleted(space: Space) -> None:
-    await space.delete("p", grace_seconds=0)
-    await space.until_gone("p")
+    await space.remove("p", grace_seconds=0)
 
 
 async def the_preemptor_is_made_anew(space: Space) -> None:
-    await space.delete("p", grace_seconds=0)
-    await space.until_gone("p")
+    await space.remove("p", grace_seconds=0)
     await space.create(preemptor())
     assert await space.until_bound("p", seconds=BOUND_SECONDS)
 

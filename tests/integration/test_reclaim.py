@@ -15,7 +15,7 @@ from integration.preempting import (
     assert_stays_pending,
     deletes_of,
     outcome_of_order,
-    settle,
+    run_victims,
     sized,
     until_ordered,
 )
@@ -34,8 +34,7 @@ async def space(crash_cluster: RunningCluster, crash_space: Space) -> AsyncItera
     crash_space.in_force = InForce(reclaims=True)
     await put_queues(crash_cluster, queues_of(crash_space, reclaim=True))
     await crash_space.add_nodes(make_node("n1").cpu(3))
-    await crash_space.run(*(of_queue(crash_space, name, "b").on("n1") for name in LENT))
-    await settle()
+    await run_victims(crash_space, *(of_queue(crash_space, name, "b").on("n1") for name in LENT))
     yield crash_space
     await put_queues(crash_cluster, NO_LIMITS)
     await assert_invariants(crash_space, wait=False)

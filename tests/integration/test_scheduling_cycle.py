@@ -17,7 +17,7 @@ import pytest
 from integration.builders import PodBuilder, make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.faults import Faults
-from integration.preempting import settle
+from integration.preempting import run_victims
 from integration.scraping import Samples, scrape
 from integration.space import Space, open_space
 from integration.waiting import NotYet, until
@@ -138,8 +138,7 @@ async def test_postfilter_ends_in_time_and_other_pods_are_scheduled(
 async def every_trouble(cluster: RunningCluster, space: Space) -> None:
     """One trouble after the other, each with preemptors and with pods that need no preemption."""
     await space.add_nodes(make_node("full").cpu("4"), make_node("room").cpu("8").pods(1000))
-    await space.run(*(make_pod(f"v{n}").priority("low").cpu("1").on("full") for n in range(4)))
-    await settle()
+    await run_victims(space, *(make_pod(f"v{n}").priority("low").cpu("1").on("full") for n in range(4)))
     usual = await bound_in(space, 0)
     for number, (name, trouble) in enumerate(TROUBLES.items(), start=1):
         before = await scrape(cluster.info.scheduler_url)
@@ -175,8 +174,7 @@ async def test_a_14_deletes_that_take_two_seconds_do_not_slow_other_pods(
     space = fault_space
     full = [f"full-{n}" for n in range(4)]
     await space.add_nodes(*(make_node(n).cpu("500m") for n in full), make_node("room").cpu("8").pods(1000))
-    await space.run(*(make_pod(f"v-{n}").priority("low").cpu("500m").on(n) for n in full))
-    await settle()
+    await run_victims(space, *(make_pod(f"v-{n}").priority("low").cpu("500m").on(n) for n in full))
     usual = await bound_in(space, 0)
 
     await faults.add(

@@ -13,7 +13,7 @@ from integration.preempting import (
     assert_only_ordered_pods_were_deleted,
     assert_stays_pending,
     deletes_of,
-    settle,
+    run_victims,
     sized,
 )
 from integration.space import Space, open_space
@@ -48,11 +48,9 @@ async def space(shadow_cluster: RunningCluster) -> AsyncIterator[Space]:
 
 async def test_only_the_pod_that_holds_the_disk_goes(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu(1))
-    await space.run(
-        with_disk(sized("holds", "low", 100)).on("n1"),
-        sized("other", "low", 100).on("n1"),
+    await run_victims(
+        space, with_disk(sized("holds", "low", 100)).on("n1"), sized("other", "low", 100).on("n1")
     )
-    await settle()
 
     (pod,) = await space.create(with_disk(sized("p", "high", 100)))
 
@@ -79,11 +77,9 @@ async def test_without_the_shadow_such_a_pod_waits_and_others_do_not(
     await space.add_nodes(
         make_node("n1").cpu(1).label(PLACE, "disk"), make_node("n2").cpu(1).label(PLACE, "other")
     )
-    await space.run(
-        with_disk(sized("holds", "low", 1000)).on("n1"),
-        sized("fills", "low", 1000).on("n2"),
+    await run_victims(
+        space, with_disk(sized("holds", "low", 1000)).on("n1"), sized("fills", "low", 1000).on("n2")
     )
-    await settle()
 
     async with shadow_cluster.without(SHADOW):
         await space.create(with_disk(sized("p", "high", 1000)).spec(nodeSelector={PLACE: "disk"}))
@@ -101,8 +97,9 @@ async def test_while_a_part_is_away_no_pod_dies_and_afterwards_room_is_made(
     shadow_cluster: RunningCluster, space: Space, away: str
 ) -> None:
     await space.add_nodes(make_node("n1").cpu(1))
-    await space.run(with_disk(sized("holds", "low", 100)).on("n1"), sized("other", "low", 100).on("n1"))
-    await settle()
+    await run_victims(
+        space, with_disk(sized("holds", "low", 100)).on("n1"), sized("other", "low", 100).on("n1")
+    )
 
     async with shadow_cluster.without(away):
         (pod,) = await space.create(with_disk(sized("p", "high", 100)))

@@ -9,7 +9,7 @@ from integration.preempting import (
     assert_only_ordered_pods_were_deleted,
     first_decision,
     outcome_of_order,
-    settle,
+    run_victims,
     sized,
 )
 from integration.space import Space
@@ -20,10 +20,11 @@ SHUNNED = "tests.makeway.dev/shunned"
 
 async def assert_only_the_pod_goes_that_the_filter_objects_to(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("1"))
-    await space.run(
-        sized("shunned", "low", 100).label(SHUNNED, "loud").on("n1"), sized("other", "low", 100).on("n1")
+    await run_victims(
+        space,
+        sized("shunned", "low", 100).label(SHUNNED, "loud").on("n1"),
+        sized("other", "low", 100).on("n1"),
     )
-    await settle()
 
     (preemptor,) = await space.create(sized("p", "high", 100).annotation(ALOOF_FROM, "loud"))
 
@@ -36,12 +37,12 @@ async def assert_only_the_pod_goes_that_the_filter_objects_to(space: Space) -> N
 
 async def assert_a_plan_is_mended_that_the_filter_does_not_let_through(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"))
-    await space.run(
+    await run_victims(
+        space,
         sized("shunned", "mid", 100).label(SHUNNED, "loud").on("n1"),
         sized("big", "low", 300).on("n1"),
         sized("small", "mid", 100).on("n1"),
     )
-    await settle()
 
     (preemptor,) = await space.create(sized("p", "high", 300).annotation(ALOOF_FROM, "loud"))
 
@@ -67,12 +68,12 @@ async def test_dp_17_where_the_filter_objects_to_a_pod_that_must_stay_another_no
 ) -> None:
     space = race_space
     await space.add_nodes(make_node("n1").cpu("500m"), make_node("n2").cpu("500m"))
-    await space.run(
+    await run_victims(
+        space,
         sized("important", "high", 100).label(SHUNNED, "loud").on("n1"),
         sized("cheap", "low", 400).on("n1"),
         sized("dear", "mid", 500).on("n2"),
     )
-    await settle()
 
     (preemptor,) = await space.create(sized("p", "high", 300).annotation(ALOOF_FROM, "loud"))
 

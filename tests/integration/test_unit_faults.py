@@ -40,8 +40,7 @@ async def join(space: Space, name: str) -> None:
 
 
 async def remove(space: Space, name: str) -> None:
-    await space.delete(name, grace_seconds=0)
-    await space.until_gone(name)
+    await space.remove(name, grace_seconds=0)
 
 
 async def left(space: Space) -> set[str]:

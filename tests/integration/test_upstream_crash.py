@@ -14,7 +14,7 @@ from integration.builders import make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.faults import Faults
 from integration.invariants import assert_invariants
-from integration.preempting import settle
+from integration.preempting import run_victims
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.core.k8s.objects import Pod
@@ -64,10 +64,10 @@ async def preempt_behind_a_broken_watch(
     await space.add_nodes(
         *(make_node(f"{node}-{name}").cpu("510m") for name in places for node in (SAME, OTHER))
     )
-    victims = await space.run(
-        *(make_pod(name).priority("low").cpu("500m").leaves(NEVER).on(f"{SAME}-{name}") for name in places)
+    victims = await run_victims(
+        space,
+        *(make_pod(name).priority("low").cpu("500m").leaves(NEVER).on(f"{SAME}-{name}") for name in places),
     )
-    await settle()
     crashes, restarts = scheduler.log.read_bytes().count(CORRUPTED), scheduler.restarts
     names = "|".join(places)
     here = f'"namespace":"{space.namespace}"'
