@@ -32,6 +32,7 @@ PRIORITIES = {"neg": NEG, "low": LOW, "mid": MID, "high": HIGH}
 DECIDED_BY = {
     "DP-10": "lowest-highest-priority",
     "DP-11": "lowest-priority-sum",
+    "DP-12": "lowest-priority-sum",
     "DP-13": "latest-start",
     "DP-18": "node-name",
 }
