@@ -18,7 +18,8 @@ from makeway.bus.client import Bus
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.errors import BusError
 from makeway.bus.messages import EvictionOrder
-from makeway.bus.queue_report import QueueQuery, QueueReport, QueueState
+from makeway.bus.queue_report import QueueQuery, QueueReport, QueueState, QuotaEnd
+from narrowing import there
 
 Tree = dict[str, Any]
 
@@ -90,15 +91,23 @@ async def until_state(
     return await until(f"{path}: {what}", ask, seconds=seconds)
 
 
-async def until_ended(cluster: RunningCluster, path: str, *, seconds: float = PATIENT_SECONDS) -> QueueState:
-    """Wait until a queue's process has ended."""
-    return await until_state(
+async def until_ended(
+    cluster: RunningCluster,
+    path: str,
+    *ended: str | int,
+    seconds: float = PATIENT_SECONDS,
+) -> QuotaEnd:
+    """Wait until a queue's process has ended. `ended`: with which result, and how many pods evicted."""
+    state = await until_state(
         cluster,
         path,
         "its process has ended",
         lambda state: state.last is not None and state.process is None,
         seconds=seconds,
     )
+    last = there(state.last)
+    assert not ended or (last.result, last.evicted) == ended, last
+    return last
 
 
 async def living(space: Space) -> dict[str, int]:

@@ -25,6 +25,7 @@ from integration.space import Space, open_space
 from integration.test_evictors_breaker import breaker_open
 from integration.waiting import until
 from makeway.bus.queue_report import QueueState
+from narrowing import there
 
 
 @pytest_asyncio.fixture
@@ -63,10 +64,8 @@ async def test_a_quota_that_the_caps_hold_up_waits_and_comes_down_wholly(
         assert state.process is not None
         assert state.process.evicted <= 4  # fewer where tests before have evicted pods within the minute
         assert len(await living(space)) >= 4
-        state = await until_ended(crash_cluster, path(space), seconds=210)
+        await until_ended(crash_cluster, path(space), "success", 6, seconds=210)
 
-    assert state.last is not None
-    assert (state.last.result, state.last.evicted) == ("success", 6)
     assert len(await living(space)) == 2
     assert "QuotaWaits" in await events_on(crash_cluster, QUEUES_CONFIGMAP)
 
@@ -85,9 +84,7 @@ async def test_a_quota_waits_for_an_open_breaker_and_comes_down_after_its_reset(
 
         await never(15, "the process ended, or a pod went", ended_or_evicted)
 
-    state = await until_ended(crash_cluster, path(space), seconds=100)
-    assert state.last is not None
-    assert (state.last.result, state.last.evicted) == ("success", 2)
+    await until_ended(crash_cluster, path(space), "success", 2, seconds=100)
 
 
 async def test_a_success_is_undone_where_pods_are_made_past_the_gate(
@@ -97,11 +94,10 @@ async def test_a_success_is_undone_where_pods_are_made_past_the_gate(
     await run_in_queue(space, 1, 1)
     await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=1, delay="1s")))
     state = await until_ended(crash_cluster, path(space))
-    assert state.last is not None
-    assert state.last.result == "success"
+    assert state.result == "success"
 
     await space.run(in_queue(space, "past", 1))  # on its node, without the scheduler
-    state = await until_state(
+    found = await until_state(
         crash_cluster,
         path(space),
         "its success is undone",
@@ -109,8 +105,7 @@ async def test_a_success_is_undone_where_pods_are_made_past_the_gate(
         seconds=120,
     )
 
-    assert state.last is not None
-    assert [one.reason for one in state.last.blocked] == ["made-anew"]
+    assert [one.reason for one in there(found.last).blocked] == ["made-anew"]
     assert len(await quota_orders(space, path(space))) == 1
 
 
