@@ -128,6 +128,11 @@ def test_a_name_that_is_nearly_right_is_told_with_its_line_and_the_right_one() -
     )
 
 
+def mistake(section: str, key: str, value: str, message: str) -> tuple[str, str, str, str]:
+    """One wrong setting: its text and path, the value, and what is said of it."""
+    return f"{section}: {{{key}: {value}}}", f"{section}.{key}", value, message
+
+
 @pytest.mark.parametrize(
     ("line", "path", "value", "message"),
     [
@@ -135,12 +140,7 @@ def test_a_name_that_is_nearly_right_is_told_with_its_line_and_the_right_one() -
         ("mode: [off]", "mode", "", "is a list"),
         ("namespaceModes: {Team-A: off}", "namespaceModes.Team-A", "Team-A", "is not allowed"),
         ("namespaceModes: {a.b: off}", 'namespaceModes["a.b"]', "a.b", "is not allowed"),
-        (
-            "protection: {namespaces: kube-system}",
-            "protection.namespaces",
-            "kube-system",
-            "is a single value",
-        ),
+        mistake("protection", "namespaces", "kube-system", "is a single value"),
         (
             "protection: {namespaces: [7]}",
             "protection.namespaces[0]",
@@ -149,29 +149,14 @@ def test_a_name_that_is_nearly_right_is_told_with_its_line_and_the_right_one() -
         ),
         ("protection: {namespaces: ['*']}", "protection.namespaces[0]", "*", "is not allowed"),
         ('protection: {minimumPriority: "1"}', "protection.minimumPriority", "1", "is a text"),
-        ("protection: {minimumPriority: 1e6}", "protection.minimumPriority", "1e6", "is no whole number"),
-        ("protection: {minimumPriority: 1_000}", "protection.minimumPriority", "1_000", "is no whole number"),
-        (
-            "protection: {minimumPriority: 2147483648}",
-            "protection.minimumPriority",
-            "2147483648",
-            "is too large",
-        ),
-        ("limits: {victimsPerOrder: 0}", "limits.victimsPerOrder", "0", "is too small"),
+        mistake("protection", "minimumPriority", "1e6", "is no whole number"),
+        mistake("protection", "minimumPriority", "1_000", "is no whole number"),
+        mistake("protection", "minimumPriority", "2147483648", "is too large"),
+        mistake("limits", "victimsPerOrder", "0", "is too small"),
         ("limits: 5", "limits", "5", "is a single value"),
-        ("daemonSets: {enabled: on}", "daemonSets.enabled", "on", "is neither true nor false"),
-        (
-            "daemonSets: {preemption_start_delay: 10 s}",
-            "daemonSets.preemption_start_delay",
-            "10 s",
-            "is no duration",
-        ),
-        (
-            "daemonSets: {preemption_start_delay: -1}",
-            "daemonSets.preemption_start_delay",
-            "-1",
-            "is negative",
-        ),
+        mistake("daemonSets", "enabled", "on", "is neither true nor false"),
+        mistake("daemonSets", "preemption_start_delay", "10 s", "is no duration"),
+        mistake("daemonSets", "preemption_start_delay", "-1", "is negative"),
         ("daemonSets: {preemptionStartDelay: 1}", "daemonSets.preemptionStartDelay", "", "is no field"),
         ("kind: Policy", "kind", "", "is there twice, first on line 2"),
     ],

@@ -177,6 +177,11 @@ def test_a_template_for_queues_made_on_the_way_changes_nothing() -> None:
     assert len(found.warnings) == 1
 
 
+def setting(section: str, key: str, value: str, says: str) -> tuple[str, str, str, str]:
+    """A queue with one setting, whose key has periods: its text and path, the value, and what is said."""
+    return f"{{name: a, {section}: {{{key}: {value}}}}}", f'{section}["{key}"]', value, says
+
+
 @pytest.mark.parametrize(
     ("queue", "path", "value", "says"),
     [
@@ -187,42 +192,17 @@ def test_a_template_for_queues_made_on_the_way_changes_nothing() -> None:
         ("{name: a, resources: {max: {cpus: 1}}}", "resources.max.cpus", "1", "vcore"),
         ("{name: a, resources: {max: {cpu: 1, vcore: 1}}}", "resources.max.vcore", "1", "twice"),
         ("{name: a, resources: {max: {memory: }}}", "resources.max.memory", "", "empty"),
-        (
-            "{name: a, resources: {quota.preemption.delay: -5}}",
-            'resources["quota.preemption.delay"]',
-            "-5",
-            "negative",
-        ),
-        (
-            "{name: a, resources: {quota.preemption.delay: soon}}",
-            'resources["quota.preemption.delay"]',
-            "soon",
-            "no duration",
-        ),
-        (
-            "{name: a, properties: {quota.preemption.delay: 1 hour}}",
-            'properties["quota.preemption.delay"]',
-            "1 hour",
-            "no duration",
-        ),
+        setting("resources", "quota.preemption.delay", "-5", "negative"),
+        setting("resources", "quota.preemption.delay", "soon", "no duration"),
+        setting("properties", "quota.preemption.delay", "1 hour", "no duration"),
         (
             "{name: a, resources: {quota.preemption.delay: 5}, properties: {quota.preemption.delay: 6}}",
             'properties["quota.preemption.delay"]',
             "6",
             "under resources",
         ),
-        (
-            "{name: a, resources: {quota.preemption.miss: 101}}",
-            'resources["quota.preemption.miss"]',
-            "101",
-            "too large",
-        ),
-        (
-            "{name: a, properties: {quota.preemption.miss: 10%}}",
-            'properties["quota.preemption.miss"]',
-            "10%",
-            "percentage",
-        ),
+        setting("resources", "quota.preemption.miss", "101", "too large"),
+        setting("properties", "quota.preemption.miss", "10%", "percentage"),
         ("{name: a, resources: {maximum: {memory: 1}}}", "resources.maximum", "", "did you mean max"),
         ("{name: a.b}", "name", "a.b", "one part"),
         ("{name: a, namespaces: []}", "namespaces", "", "names no namespace"),
