@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
@@ -214,25 +216,37 @@ async def test_queues_that_were_never_read_let_no_pod_go() -> None:
     assert (reason, message) == ("queues-not-read", "configmaps/makeway-queues: 403 Forbidden")
 
 
-@pytest.mark.parametrize("text", ["partitions: 7", None])
-async def test_queues_that_cannot_be_read_any_more_let_no_pod_go(text: str | None) -> None:
+SWITCHED_OFF = QUEUES_YAML.replace("enabled: true", "enabled: false")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason", "says"),
+    [
+        (
+            lambda world: world.queues.offer(ConfigContent("q", "partitions: 7")),
+            "queues-not-read",
+            "are refused: ",
+        ),
+        (lambda world: world.queues.offer(ConfigContent("q", None)), "queues-not-read", "are refused: "),
+        (lambda world: world.queues.withdraw("ConfigMap a/b"), "queues-not-read", "are gone: "),
+        (
+            lambda world: world.queues.offer(ConfigContent("q", SWITCHED_OFF)),
+            "quota-not-enforced",
+            "quotapreemption",
+        ),
+    ],
+    ids=["malformed", "no text", "deleted", "switched off"],
+)
+async def test_no_pod_goes_by_queues_that_say_nothing_of_quotas_any_more(
+    change: Callable[[World], object], reason: str, says: str
+) -> None:
     world = World(*running("a"))
-    world.queues.offer(ConfigContent("queues.yaml", text))
+    change(world)
 
-    reason, message = await refused_by_the_queues(world, quota_order("a"))
+    found, message = await refused_by_the_queues(world, quota_order("a"))
 
-    assert reason == "queues-not-read"
-    assert message.startswith("the queues as they are now are refused: ")
-
-
-async def test_queues_that_were_deleted_let_no_pod_go() -> None:
-    world = World(*running("a"))
-    world.queues.withdraw("ConfigMap makeway-system/makeway-queues")
-
-    reason, message = await refused_by_the_queues(world, quota_order("a"))
-
-    assert reason == "queues-not-read"
-    assert message.startswith("the queues as they are now are gone: ")
+    assert found == reason
+    assert says in message
 
 
 @pytest.mark.parametrize(
@@ -250,16 +264,6 @@ async def test_no_pod_goes_for_a_queue_whose_quota_is_not_enforced(queue: str, w
     reason, message = await refused_by_the_queues(world, quota_order("a", queue=queue))
 
     assert (reason, message) == ("quota-not-enforced", f"no pod is evicted for the quota of {queue}: {why}")
-
-
-async def test_no_pod_goes_while_quota_preemption_is_switched_off() -> None:
-    world = World(*running("a"))
-    world.queues.offer(ConfigContent("queues.yaml", QUEUES_YAML.replace("enabled: true", "enabled: false")))
-
-    reason, message = await refused_by_the_queues(world, quota_order("a"))
-
-    assert reason == "quota-not-enforced"
-    assert "quotapreemptionenabled" in message
 
 
 async def test_a_pod_of_another_queue_is_spared() -> None:

@@ -61,30 +61,18 @@ def test_default_preemption(name: str, case: Case) -> None:
     assert result.candidates[0].decided_by == DECIDED_BY.get(rule, result.candidates[0].decided_by)
 
 
-def test_dp_6_a_budget_of_one_is_violated_once_by_two_victims() -> None:
-    snapshot = make_snapshot(
-        ["n1"],
-        [make_pod("a", "n1", MID, M, labels=FOO), make_pod("b", "n1", MID, M, labels=FOO)],
-        [make_budget("foo", FOO, 1)],
-    )
+@pytest.mark.parametrize(
+    ("disrupted", "violations"),
+    [([], 1), (["b"], 0)],
+    ids=["DP-6 one of two violates the budget", "DP-7 an eviction already counted does not"],
+)
+def test_a_budget_counts_violations(disrupted: list[str], violations: int) -> None:
+    pods = [make_pod(name, "n1", MID, M, labels=FOO) for name in ("a", "b")]
+    snapshot = make_snapshot(["n1"], pods, [make_budget("foo", FOO, 1, disrupted)])
 
     (candidate,) = planned(snapshot, ask(make_pod("P", priority=HIGH, size=XL))).candidates
 
-    assert victims(candidate) == {"a", "b"}
-    assert candidate.pdb_violations == 1
-
-
-def test_dp_7_a_pod_whose_disruption_is_counted_already_violates_nothing() -> None:
-    snapshot = make_snapshot(
-        ["n1"],
-        [make_pod("a", "n1", MID, M, labels=FOO), make_pod("b", "n1", MID, M, labels=FOO)],
-        [make_budget("foo", FOO, 1, disrupted=["b"])],
-    )
-
-    (candidate,) = planned(snapshot, ask(make_pod("P", priority=HIGH, size=XL))).candidates
-
-    assert victims(candidate) == {"a", "b"}
-    assert candidate.pdb_violations == 0
+    assert (victims(candidate), candidate.pdb_violations) == ({"a", "b"}, violations)
 
 
 def test_dp_8_a_node_whose_columns_need_no_pod_gone_is_left_to_verification() -> None:
