@@ -139,7 +139,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, queues *queues.Gate, clock 
 		process: process{args: args, handle: handle, clock: clock, identity: identity, denied: bus.Denied},
 		book: book{
 			inflight: inflight, placements: orders.NewPlacements(), committer: streams.NewCommitter(bus, clock),
-			store:      &streams.Store{Records: records, Subjects: subjects, Signatures: signatures, InFlight: inflight, Clock: clock},
+			store:      &streams.Store{Records: records, Subjects: subjects, Signatures: signatures, Clock: clock},
 			leadership: &streams.Leadership{Fence: fence, Clock: clock},
 		},
 		cluster: cluster{

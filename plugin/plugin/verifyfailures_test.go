@@ -96,7 +96,7 @@ func TestVerificationThatRanOutOfTimeGoesOnWhereItStopped(t *testing.T) {
 	if result != nil || status.Code() != fwk.Unschedulable {
 		t.Fatalf("result %+v, status %v, want (nil, Unschedulable): nodes are left", result, status)
 	}
-	known := w.plugin.engine.verified.failures.Has(verify.ClassOf(p))
+	known := len(w.plugin.failedBefore(func() string { return verify.ClassOf(p) })) > 0
 	if !known || !strings.Contains(status.Message(), "of 40 nodes") || !strings.Contains(status.Message(), "node(s) failed the scheduler's filters (Licences)") {
 		t.Errorf("message %q; nodes are remembered: %t", status.Message(), known)
 	}

@@ -17,6 +17,7 @@ import (
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/trial"
 	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/streams"
 )
 
 // Name is the plugin's name in the registry and in configurations.
@@ -55,7 +56,7 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plu
 }
 
 // NewWith makes the plugin of a scheduler's first profile over given streams, and starts it.
-func NewWith(ctx context.Context, args *MakeWayQueuesArgs, handle fwk.Handle, clock clock.WithTicker, records Records) (*Plugin, error) {
+func NewWith(ctx context.Context, args *MakeWayQueuesArgs, handle fwk.Handle, clock clock.WithTicker, records streams.Records) (*Plugin, error) {
 	shared := newScheduler(ctx, args, handle, clock, records)
 	if err := shared.start(ctx); err != nil {
 		return nil, err

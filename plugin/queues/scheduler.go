@@ -3,7 +3,6 @@ package queues
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -25,9 +24,6 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// Records is what the streams hold.
-type Records = streams.Records
-
 // scheduler is what the profiles of one scheduler share. Its goroutines end with the context of New.
 type scheduler struct {
 	args       *MakeWayQueuesArgs
@@ -36,7 +32,7 @@ type scheduler struct {
 	gate       *Gate
 	control    *control.Control
 	leadership *streams.Leadership
-	recorders  *sync.Map // by profile
+	recorders  map[string]events.EventRecorder // by profile; complete before anything runs
 }
 
 var schedulers perscheduler.Registry[*scheduler]
@@ -58,11 +54,11 @@ func schedulerFor(ctx context.Context, args *MakeWayQueuesArgs, handle fwk.Handl
 }
 
 // newScheduler puts the parts together. It starts nothing.
-func newScheduler(ctx context.Context, args *MakeWayQueuesArgs, handle fwk.Handle, clock clock.WithTicker, records Records) *scheduler {
+func newScheduler(ctx context.Context, args *MakeWayQueuesArgs, handle fwk.Handle, clock clock.WithTicker, records streams.Records) *scheduler {
 	core := handle.SharedInformerFactory().Core().V1()
 	fence := &streams.Fence{Lease: types.NamespacedName(args.Lease), Profile: handle.ProfileName(), Client: handle.ClientSet(), Records: records}
 	s := &scheduler{
-		args: args, handle: handle, pods: core.Pods().Lister(), recorders: &sync.Map{},
+		args: args, handle: handle, pods: core.Pods().Lister(), recorders: map[string]events.EventRecorder{},
 		gate:       GateOf(ctx, handle.SharedInformerFactory()),
 		leadership: &streams.Leadership{Fence: fence, Clock: clock},
 	}
@@ -82,7 +78,7 @@ func newScheduler(ctx context.Context, args *MakeWayQueuesArgs, handle fwk.Handl
 
 // profile takes in one more profile.
 func (s *scheduler) profile(mode string, handle fwk.Handle) *Plugin {
-	s.recorders.Store(handle.ProfileName(), handle.EventRecorder())
+	s.recorders[handle.ProfileName()] = handle.EventRecorder()
 	if mode == wire.ModeEnforce {
 		s.gate.addProfile(handle.ProfileName())
 	}
@@ -130,10 +126,8 @@ func (s *scheduler) Pending(ref wire.PodRef) *v1.Pod {
 
 // recorder writes Events as the profile of a pod does.
 func (s *scheduler) recorder(pod *v1.Pod) events.EventRecorder {
-	if found, ok := s.recorders.Load(pod.Spec.SchedulerName); ok {
-		if recorder, ok := found.(events.EventRecorder); ok {
-			return recorder
-		}
+	if recorder := s.recorders[pod.Spec.SchedulerName]; recorder != nil {
+		return recorder
 	}
 	return s.handle.EventRecorder()
 }

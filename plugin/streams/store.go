@@ -24,7 +24,6 @@ type Store struct {
 	Records    Records
 	Subjects   wire.Subjects
 	Signatures *Signatures
-	InFlight   *orders.InFlight
 	Clock      clock.PassiveClock
 }
 

@@ -138,13 +138,6 @@ func (t *Failures) Settle(now time.Time, class string) {
 	}
 }
 
-// Has reports whether nodes have failed for a class.
-func (t *Failures) Has(class string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.classes[class] != nil
-}
-
 // Forget drops what is remembered of a class.
 func (t *Failures) Forget(class string) {
 	t.mu.Lock()

@@ -42,7 +42,7 @@ func TestWhatFailedIsForgottenWithTimeAndWhereTheNodeChanges(t *testing.T) {
 		t.Errorf("after a change of a: %v", failed)
 	}
 	clock.SetTime(clock.Now().Add(failureMemory))
-	if failed := of(); len(failed) != 0 || memory.Has("p") || memory.total != 0 {
+	if failed := of(); len(failed) != 0 || memory.classes["p"] != nil || memory.total != 0 {
 		t.Errorf("%s later: %v, %d in all", failureMemory, failed, memory.total)
 	}
 }
@@ -125,7 +125,7 @@ func TestWhatIsRememberedOfFailedNodesIsBounded(t *testing.T) {
 	if memory.total > maxFailures || len(memory.classes) > maxFailures/1000+1 {
 		t.Errorf("%d nodes of %d pods", memory.total, len(memory.classes))
 	}
-	if memory.Has("0") || !memory.Has(fmt.Sprint(3*maxFailures/1000-1)) {
+	if memory.classes["0"] != nil || memory.classes[fmt.Sprint(3*maxFailures/1000-1)] == nil {
 		t.Error("the latest are not the ones that are kept")
 	}
 }
