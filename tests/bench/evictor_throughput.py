@@ -11,7 +11,6 @@ its last delete is accepted is taken. API server, etcd and NATS share the machin
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import tempfile
@@ -23,6 +22,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from bench.options import read_options
 from bench.side_by_side.usage import Meter
 from makeway.bus import ids
 from makeway.bus.client import Bus
@@ -220,13 +220,7 @@ async def measure(cluster: DevCluster, orders: int, victims: int, rate: float) -
 
 def main() -> None:
     """Start a control plane with an evictor and nothing else, measure, end it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--orders", type=int, default=200)
-    parser.add_argument("--victims", type=int, default=3)
-    parser.add_argument("--rate", type=float, default=20.0)
-    given = parser.parse_args()
+    given = read_options(__doc__, orders=200, victims=3, rate=20.0)
     with tempfile.TemporaryDirectory(prefix="makeway-bench-") as directory:
         options = ClusterOptions(components=frozenset({NATS, EVICTOR}), limits=LIFTED_RATES)
         with DevCluster(Path(directory) / "cluster", options).start() as cluster:

@@ -10,7 +10,6 @@ took a place meanwhile. No victim has a grace period.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import tempfile
@@ -22,6 +21,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, Final
 
+from bench.options import read_options
 from makeway.core.policy.external import ANNOTATION, EXTERNAL
 from makeway.dev import nodes
 from makeway.dev.cluster import DevCluster
@@ -195,13 +195,7 @@ def report(results: dict[str, list[Result]]) -> str:
 
 def main() -> None:
     """Run what was asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--preemptors", type=int, default=200)
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--forms", default=",".join(FORMS))
-    given = parser.parse_args()
+    given = read_options(__doc__, preemptors=200, rounds=1, forms=",".join(FORMS))
     results: dict[str, list[Result]] = {form: [] for form in given.forms.split(",")}
     for number in range(given.rounds):
         for form in list(results)[:: -1 if number % 2 else 1]:

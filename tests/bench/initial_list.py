@@ -11,7 +11,6 @@ of them is there; then the CPU time of each where they come one by one.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import resource
 import subprocess
@@ -27,6 +26,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from bench.api_server import KUBE_SYSTEM
+from bench.options import read_options
 from makeway.core.k8s.budget import Budget
 from makeway.core.k8s.objects import LabelSelector
 from makeway.core.k8s.selector import compile_selector
@@ -166,15 +166,8 @@ def _post(url: str) -> None:
 
 def main() -> None:
     """Start the server, measure, end it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--nodes", type=int, default=5_000)
-    parser.add_argument("--pods", type=int, default=150_000)
-    parser.add_argument("--events", type=int, default=20_000)
-    parser.add_argument("--rate", type=float, default=500.0, help="changes a second, one by one; 0: none")
-    parser.add_argument("--tls", action="store_true")
-    given = parser.parse_args()
+    # rate: changes a second, one by one; 0: none
+    given = read_options(__doc__, nodes=5_000, pods=150_000, events=20_000, rate=500.0, tls=False)
     ports = Ports()
     port = ports.take()
     server = f"{'https' if given.tls else 'http'}://127.0.0.1:{port}"

@@ -8,7 +8,6 @@ server is on the same machine, with data that is made up; the browser is Debian'
 
 from __future__ import annotations
 
-import argparse
 import resource
 import shutil
 import time
@@ -16,6 +15,7 @@ from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
+from bench.options import read_options
 from ui_page import TOKEN, MadeUpPage, story_messages
 
 _WATCH = """
@@ -31,10 +31,7 @@ new PerformanceObserver((list) => {
 
 def main() -> None:
     """Measure each view and print a line for it."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--nodes", type=int, default=5000)
-    parser.add_argument("--events", type=int, default=10_000)
-    asked = parser.parse_args()
+    asked = read_options(__doc__, nodes=5_000, events=10_000)
     made_up = MadeUpPage(count=asked.events, nodes=asked.nodes)
     with made_up.served() as address, sync_playwright() as playwright:
         path = shutil.which("chromium-headless-shell") or shutil.which("chromium")

@@ -11,7 +11,6 @@ preemption; of several rounds the medians.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import gc
@@ -30,6 +29,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from bench.api_server import pod
+from bench.options import read_options
 from makeway.bus.comparison import Comparison
 from makeway.core.k8s.disruption import preemption_message
 from makeway.core.k8s.objects import Pod
@@ -263,16 +263,7 @@ def report(without: list[dict[str, float]], follows: list[dict[str, float]]) -> 
 
 def main() -> None:
     """Run both in processes of their own, in turn."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--nodes", type=int, default=5_000)
-    parser.add_argument("--pods", type=int, default=150_000)
-    parser.add_argument("--events", type=int, default=50_000)
-    parser.add_argument("--preemptions", type=int, default=60)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--one", choices=("with", "without"), help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    given = read_options(__doc__, nodes=5_000, pods=150_000, events=50_000, preemptions=60, rounds=3, one="")
     sizes = (given.nodes, given.pods, given.events, given.preemptions)
     if given.one:
         print(json.dumps(asyncio.run(measure(*sizes, follows=given.one == "with"))))

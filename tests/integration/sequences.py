@@ -125,8 +125,6 @@ class Sequence:
 
 RELIEFS = ("node-joins", "pod-ends", "taint-goes", "victim-let-go", "nothing")
 """Where room appears while preemptors wait."""
-LEAVES: tuple[Leaves, ...] = ("long grace", "finalizer", "at once")
-_LEAVES: dict[str, tuple[Leaves, ...]] = {"nothing": ("at once",), "victim-let-go": ("finalizer",)}
 EXTRAS = ("class-deleted", "claim-bound", "claim-late", "claim-waits", "filter", "kept", "extender")
 PARTS = (SCHEDULER, PLANNER, EVICTOR)
 

@@ -279,8 +279,6 @@ def forged_daemonset(priority: int) -> Case:
     return world, order
 
 
-OF_A_DAEMONSET: Final = make_victim("a", rule="daemonset-single")
-
 FORGERIES: Final[dict[str, tuple[Callable[[], Case], str]]] = {
     "equal": (lambda: (World(a_pod("a").priority(1000).build()), make_order("a")), "lower-priority"),
     "higher": (
