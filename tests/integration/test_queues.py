@@ -275,10 +275,7 @@ async def test_a_restart_does_not_enforce_what_an_increase_has_cancelled(
 
     assert (state.timer, state.process) == (None, None)
 
-    async def ordered() -> bool:
-        return bool(await quota_orders(space, path(space)))
-
-    await never(4, "an order was written", ordered)
+    await never(4, "an order was written", lambda: quota_orders(space, path(space)))
 
 
 async def test_a_configuration_that_makes_no_sense_leaves_the_last_good_one_in_force(
@@ -305,10 +302,7 @@ async def test_nobody_goes_while_the_feature_is_off(crash_cluster: RunningCluste
 
     await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=15, delay="1s"), enabled=False))
 
-    async def ordered() -> bool:
-        return bool(await quota_orders(space, path(space)))
-
-    await never(3, "an order was written", ordered)
+    await never(3, "an order was written", lambda: quota_orders(space, path(space)))
 
 
 async def test_the_command_shows_the_tree_and_one_queue(crash_cluster: RunningCluster, space: Space) -> None:
