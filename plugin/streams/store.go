@@ -48,30 +48,21 @@ func (s *Store) StoredOrderLives(ctx context.Context, uid types.UID) bool {
 	if err != nil {
 		return !unverified(err)
 	}
-	outcome, found, err := s.lastOutcome(ctx, order.OrderID)
+	stored, ended, err := s.LookUp(ctx, order.OrderID)
+	if err != nil {
+		return true
+	}
+	now, outcome := s.Clock.Now(), (*wire.Outcome)(nil)
+	if ended {
+		outcome, err = s.Signatures.UnwrapOutcome(stored.Data, s.Subjects.Outcome(order.OrderID))
+	}
 	switch {
+	case !ended, unverified(err): // an outcome whose signature does not hold is none
+		return now.Before(order.NotAfter.Add(orders.GateSlack))
 	case err != nil:
 		return true
-	case !found:
-		return s.Clock.Now().Before(order.NotAfter.Add(orders.GateSlack))
 	}
-	now := s.Clock.Now()
 	return outcome.Result == wire.ResultSucceeded && now.Before(orders.LeavingUntil(outcome, orders.Earlier(outcome.FinishedAt.Time, now)))
-}
-
-// lastOutcome is an order's outcome. One whose signature does not hold is none; one that cannot be read is found, and an
-// error.
-func (s *Store) lastOutcome(ctx context.Context, orderID string) (outcome *wire.Outcome, found bool, err error) {
-	subject := s.Subjects.Outcome(orderID)
-	stored, found, err := s.Records.Last(ctx, s.Subjects.OutcomesStream, subject)
-	if err != nil || !found {
-		return nil, false, err
-	}
-	outcome, err = s.Signatures.UnwrapOutcome(stored.Data, subject)
-	if unverified(err) {
-		return nil, false, nil
-	}
-	return outcome, true, err
 }
 
 // LookUp finds out whether an order has ended, and returns its outcome then. One that the stream has lost the planner stores again.
