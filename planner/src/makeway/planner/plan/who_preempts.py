@@ -141,7 +141,9 @@ def _kept(table: Table, mask: int, columns: NodeSlots) -> Kept | None:
 
     `mask`: the rules that are about the preemptor, a bit each, in a number as narrow as holds them all.
     """
-    both = (columns.rule_bits & mask).astype(np.min_scalar_type(mask))
+    narrow = np.min_scalar_type(mask)
+    both = columns.rule_bits.astype(narrow)
+    both &= narrow.type(mask)
     if not both.any():
         return None
     asked = [(1 << number, rule) for number, rule in enumerate(table) if mask >> number & 1]
@@ -153,7 +155,7 @@ def _kept(table: Table, mask: int, columns: NodeSlots) -> Kept | None:
     for bit, rule in asked:
         if rule.action == "allow" and rule.minimum_run_time:
             at = np.flatnonzero(first == bit)
-            timed.append((at, _ends(rule, columns.of_pods(START, *np.divmod(at, both.shape[1])))))
+            timed.append((at, _ends(rule, columns.of_places(START, at))))
     return Kept((first & denying) != 0, tuple(timed))
 
 

@@ -191,6 +191,10 @@ class NodeSlots:
         known = self._known.get(layer)
         return self._read(layer, self._cells[slots, places]) if known is None else known[slots, places]
 
+    def of_places(self, layer: int, places: Ints) -> Ints:
+        """Return int64[n], what a layer has at some places among all slots, as those of `Kept`. O(n)."""
+        return self._read(layer, self._cells.ravel().take(places))
+
     def of_each(self, layers: Iterable[int], slots: Ints, places: Ints) -> list[Ints]:
         """Return what several layers have in some slots, as `of_pods`. O(n) each."""
         cells = self._cells[slots, places]
@@ -266,12 +270,12 @@ class NodeSlots:
         """
         anyway = self.exempted(preemptor_priority, now_micros)
         stays = kept.always if anyway is None else kept.always & ~anyway
-        others = ~kept.always if anyway is None else ~(kept.always | anyway)
+        known = kept.always if anyway is None else kept.always | anyway
         timed = []
         for at, until in kept.timed:
-            live = others.ravel()[at] & (until >= now_micros)
-            if live.any():
-                timed.append((at[live], until[live]))
+            live = np.flatnonzero((until >= now_micros) & ~known.ravel().take(at))
+            if live.size:
+                timed.append((at.take(live), until.take(live)))
         for at, _ in timed:
             stays.ravel()[at] = True
         self._kept = below, Kept(stays, tuple(timed))
