@@ -155,8 +155,8 @@ class Forger:
             case "junk":
                 subject = self._chance.choice(
                     (
-                        self._subjects.pod_order("junk"),
-                        self._subjects.quota_order("root.junk"),
+                        self._subjects.orders_of("pod", "junk"),
+                        self._subjects.orders_of("quota", "root.junk"),
                         self._subjects.outcome("ord-junk"),
                     )
                 )

@@ -54,7 +54,7 @@ STREAMS: Final = {
 }
 ALL: Final = "OUDCQRE"
 
-ELSEWHERE: Final = (SUBJECTS.control, SUBJECTS.pod_order("u"), SUBJECTS.outcome("o"))
+ELSEWHERE: Final = (SUBJECTS.control, SUBJECTS.orders_of("pod", "u"), SUBJECTS.outcome("o"))
 """Subjects of streams that are named as where to answer."""
 
 OF_A_STREAM: Final = {

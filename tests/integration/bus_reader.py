@@ -24,13 +24,13 @@ class BusReader:
 
     async def orders(self, preemptor_uid: str = "") -> list[EvictionOrder]:
         """All orders for pods, or those for one preemptor, oldest first; no voids."""
-        subject = self._subjects.pod_order(preemptor_uid) if preemptor_uid else self._subjects.orders
+        subject = self._subjects.orders_of("pod", preemptor_uid) if preemptor_uid else self._subjects.orders
         read = self._read(self._subjects.orders_stream, subject)
         return [order async for data in read if (order := unwrap_order(data)).void is None]
 
     async def group_orders(self, group_uid: str) -> list[EvictionOrder]:
         """All orders for one PodGroup but those that its commits were voided by, oldest first."""
-        read = self._read(self._subjects.orders_stream, self._subjects.group_order(group_uid))
+        read = self._read(self._subjects.orders_stream, self._subjects.orders_of("group", group_uid))
         return [order async for data in read if (order := unwrap_order(data)).void is None]
 
     async def outcomes(self, order_id: str = "") -> list[Outcome]:
@@ -40,12 +40,14 @@ class BusReader:
 
     async def decisions(self, preemptor_uid: str = "") -> list[DecisionRecord]:
         """All decision records, or those about one preemptor, oldest first."""
-        subject = self._subjects.decision(preemptor_uid) if preemptor_uid else self._subjects.decisions
+        subject = (
+            self._subjects.decisions_of("pod", preemptor_uid) if preemptor_uid else self._subjects.decisions
+        )
         return await self._decisions(subject)
 
     async def group_decisions(self, group_uid: str) -> list[DecisionRecord]:
         """All decision records about one PodGroup, oldest first."""
-        return await self._decisions(self._subjects.group_decision(group_uid))
+        return await self._decisions(self._subjects.decisions_of("group", group_uid))
 
     async def _decisions(self, subject: str) -> list[DecisionRecord]:
         read = [unwrap(data)[1] async for data in self._read(self._subjects.decisions_stream, subject)]

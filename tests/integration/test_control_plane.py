@@ -267,7 +267,7 @@ async def test_what_was_said_on_the_bus_is_read_back_in_order(plain_cluster: Run
     await jetstream.add_stream(name=subjects.orders_stream, subjects=[subjects.orders])
     for order in orders:
         assert order.preemptor is not None
-        await jetstream.publish(subjects.pod_order(order.preemptor.uid), wrap(order, "makeway/test/1"))
+        await jetstream.publish(subjects.orders_of("pod", order.preemptor.uid), wrap(order, "makeway/test/1"))
 
     assert await reader.orders() == orders
     assert await reader.orders("uid-1") == [orders[1], orders[3]]

@@ -493,9 +493,9 @@ class Scheduler:
     async def _commit(self, preemptor: Preemptor, chosen: Candidate, order_id: str) -> None:
         """Have the planner store the order: ask with the same id until it answers, or the time is over."""
         uid, group = preemptor.uid, None
-        subject = SUBJECTS.pod_order(uid)
+        subject = SUBJECTS.orders_of("pod", uid)
         if preemptor.group:
-            subject = SUBJECTS.group_order(uid)
+            subject = SUBJECTS.orders_of("group", uid)
             group = OrderedGroup(
                 namespace=NAMESPACE,
                 name=preemptor.group,

@@ -91,7 +91,7 @@ async def test_only_the_subjects_asked_for_come(bus: Bus) -> None:
     messages = bus.follow(
         bus.subjects.orders_stream,
         start=Start.beginning(),
-        subjects=[bus.subjects.pod_order("a"), bus.subjects.pod_order("c")],
+        subjects=[bus.subjects.orders_of("pod", "a"), bus.subjects.orders_of("pod", "c")],
     )
 
     assert await take(messages, 2) == ["a", "c"]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
@@ -59,7 +60,9 @@ def test_a_prefix_that_is_no_subject_is_refused(prefix: str) -> None:
 def test_an_id_that_is_no_token_makes_no_subject(uid: str) -> None:
     subjects = Subjects()
 
-    for make in (subjects.pod_order, subjects.group_order, subjects.outcome, subjects.decision):
+    of_groups = partial(subjects.orders_of, "group"), partial(subjects.decisions_of, "group")
+    of_pods = partial(subjects.orders_of, "pod"), partial(subjects.decisions_of, "pod")
+    for make in (*of_pods, *of_groups, subjects.outcome):
         with pytest.raises(ValueError, match="cannot be part of a subject"):
             make(uid)
 
@@ -68,7 +71,7 @@ def test_every_queue_has_one_subject_of_its_own_whatever_its_path_holds() -> Non
     subjects = Subjects()
     paths = ["root", "root.a", "root.a.b", "root.a*", "root.>", "root.a b", "root.é"]
 
-    names = {subjects.quota_order(path) for path in paths}
+    names = {subjects.orders_of("quota", path) for path in paths}
 
     assert len(names) == len(paths)
     assert all(name.startswith("makeway.v1.orders.quota.") and name.count(".") == 4 for name in names)

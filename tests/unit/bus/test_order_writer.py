@@ -26,7 +26,7 @@ from makeway.bus.orders import (
 from makeway.bus.signing.signatures import Signatures
 from makeway.bus.subjects import Subjects
 
-SUBJECT: Final = Subjects().pod_order("uid-preemptor")
+SUBJECT: Final = Subjects().orders_of("pod", "uid-preemptor")
 LOST: Final = BusUnavailable("no answer")
 
 

@@ -130,7 +130,7 @@ async def test_a_publish_whose_answer_was_lost_is_recognised_by_reading_back(
         },
     )
     stored = await bus.jetstream.publish(
-        bus.subjects.pod_order("uid-1"),
+        bus.subjects.orders_of("pod", "uid-1"),
         codec.wrap(order, bus.source),
         headers={MSG_ID: order.order_id},
         timeout_seconds=2,

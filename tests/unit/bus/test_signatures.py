@@ -80,7 +80,7 @@ def test_a_signature_of_another_kind_under_the_right_key_id_is_refused() -> None
 
 
 def test_an_order_is_refused_on_another_subject() -> None:
-    assert refused(written(signatures()), SUBJECTS.pod_order("another-uid")) == "invalid-signature"
+    assert refused(written(signatures()), SUBJECTS.orders_of("pod", "another-uid")) == "invalid-signature"
 
 
 def test_an_order_with_one_changed_byte_is_refused() -> None:

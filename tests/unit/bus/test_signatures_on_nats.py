@@ -100,7 +100,7 @@ async def test_a_forged_last_order_leaves_its_place_to_the_next(
     bus: Bus, connect_bus: ConnectBus, data: bytes
 ) -> None:
     scheduler = await signing(connect_bus)
-    await forge(bus, scheduler.subjects.pod_order("uid-1"), data)
+    await forge(bus, scheduler.subjects.orders_of("pod", "uid-1"), data)
 
     last = as_a(Unverified, await scheduler.last_order("uid-1"))
 

@@ -520,7 +520,7 @@ _BY_RULE: dict[str, dict[str, Callable[[Sample], RecordedHistory]]] = {
     },
     "order-misrouted": {
         "an order on another preemptor's subject": lambda s: s.orders(
-            lambda order: order, subject=Subjects().pod_order("falsified")
+            lambda order: order, subject=Subjects().orders_of("pod", "falsified")
         ),
     },
     "order-of-another-cluster": {

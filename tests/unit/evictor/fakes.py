@@ -344,7 +344,7 @@ class FakeDelivery:
 
     def __init__(self, order: EvictionOrder | bytes, deliveries: int = 1, subject: str = "") -> None:
         own = "" if isinstance(order, bytes) else Subjects().order(order)
-        self.subject = subject or own or Subjects().pod_order("nobody")
+        self.subject = subject or own or Subjects().orders_of("pod", "nobody")
         self.sequence = 1
         self.published_at = NOW
         self.data = order if isinstance(order, bytes) else codec.wrap(order, "makeway/scheduler/test")

@@ -65,7 +65,7 @@ async def test_an_order_for_the_end_of_time_is_in_nobodys_way() -> None:
 
 
 async def test_an_order_on_anothers_subject_is_none() -> None:
-    assert not await live(Stream(make_order("a"), subject=Subjects().pod_order("somebody-else")))
+    assert not await live(Stream(make_order("a"), subject=Subjects().orders_of("pod", "somebody-else")))
 
 
 async def test_questions_that_come_together_share_a_read_of_the_orders() -> None:

@@ -73,7 +73,10 @@ FORGED = {
     "a retired key": (by_key(SigningKey.new()), "unknown-key"),
     "the evictor's own key": (by_key(KEYS[SigningKind.OUTCOME]), "unknown-key"),
     "the planner's other key": (by_key(KEYS[SigningKind.CONTROL]), "unknown-key"),
-    "another subject": (written(PLANNER, subject=Subjects().pod_order("another")), "invalid-signature"),
+    "another subject": (
+        written(PLANNER, subject=Subjects().orders_of("pod", "another")),
+        "invalid-signature",
+    ),
     "a changed byte": (written(PLANNER).replace(b'"a-uid"', b'"b-uid"'), "invalid-signature"),
 }
 

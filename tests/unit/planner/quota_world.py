@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus.control import ControlState
 from makeway.bus.decisions import DecisionRecord
-from makeway.bus.messages import EvictionOrder, Fence, Outcome
+from makeway.bus.messages import EvictionOrder, Fence, OrderKind, Outcome
 from makeway.bus.records import Last
 from makeway.core.k8s.event import EventType
 from makeway.core.policy.brake import Brake
@@ -177,7 +177,7 @@ class Bus:
     async def control(self) -> tuple[ControlState | None, int]:
         return self._world.stored, 1
 
-    async def last_quota_order(self, queue: str) -> Last[EvictionOrder] | None:
+    async def last_order(self, about: str, kind: OrderKind) -> Last[EvictionOrder] | None:
         orders = self._world.orders
         return Last(orders[-1], len(orders), orders[-1].created_at) if orders else None
 

@@ -78,7 +78,7 @@ class World:
         for decision in self.decisions.decisions:
             record = record_of(decision)
             codec.unwrap_decision(codec.wrap(record, "makeway/planner/test"))
-            Subjects().decision(record.preemptor.uid if record.preemptor else record.decision_id)
+            Subjects().decisions_of("pod", record.preemptor.uid if record.preemptor else record.decision_id)
         self.decisions.decisions.clear()
         return reply
 

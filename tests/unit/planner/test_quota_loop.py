@@ -16,7 +16,7 @@ from builders_bus import make_outcome
 from makeway.bus.control import ControlState, SettledQuota
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.errors import Malformed
-from makeway.bus.messages import EvictionOrder, Fence, Outcome, Victim, VictimOutcome
+from makeway.bus.messages import EvictionOrder, Fence, OrderKind, Outcome, Victim, VictimOutcome
 from makeway.bus.records import Last
 from makeway.core.k8s.budget import Budget
 from makeway.core.k8s.selector import Requirement, Selector
@@ -57,8 +57,8 @@ class FakeBus:
     async def control(self) -> tuple[ControlState | None, int]:
         return self.stored, 1
 
-    async def last_quota_order(self, queue: str) -> Last[EvictionOrder] | None:
-        if queue == self._last:
+    async def last_order(self, about: str, kind: OrderKind) -> Last[EvictionOrder] | None:
+        if about == self._last:
             raise Malformed("not-json", "an order")
         return None
 

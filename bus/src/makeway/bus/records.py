@@ -13,7 +13,7 @@ from makeway.bus.comparison import Comparison
 from makeway.bus.control import ControlState
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.errors import BusUnavailable, Malformed
-from makeway.bus.messages import Begun, EvictionOrder, Outcome
+from makeway.bus.messages import Begun, EvictionOrder, OrderKind, Outcome
 from makeway.bus.nats.jetstream import JetStream, JetStreamError, StoredMessage
 from makeway.bus.nats.publishing import AlreadyExists, Publication, Published, publish
 from makeway.bus.signing.keys import SigningKind
@@ -113,7 +113,7 @@ class Records:
 
     async def publish_decision(self, record: DecisionRecord) -> None:
         """Write a decision record, at least once."""
-        to = self.subjects.decisions_stream, self.subjects.decision_of(record)
+        to = self.subjects.decisions_stream, self.subjects.decision(record)
         await publish(
             self.jetstream, Publication("decision", *to, record.decision_id, codec.wrap(record, self.source))
         )
@@ -163,17 +163,15 @@ class Records:
 
     # ---------------------------------------------------------------------------------- reading
 
-    async def last_order(self, preemptor_uid: str) -> Last[EvictionOrder] | Unverified | None:
-        """The last order for a preemptor, live or not, or the void in its place."""
-        return await self._last_order(self.subjects.pod_order(preemptor_uid))
+    async def last_order(
+        self, about: str, kind: OrderKind = "pod"
+    ) -> Last[EvictionOrder] | Unverified | None:
+        """The last order about something, as `orders_of` names it: live or not, or a void."""
+        return await self._last_order(self.subjects.orders_of(kind, about))
 
     async def last_like(self, order: EvictionOrder) -> Last[EvictionOrder] | Unverified | None:
         """The last order for the same pod, PodGroup or queue; as `last_order`."""
         return await self._last_order(self.subjects.order(order))
-
-    async def last_quota_order(self, queue: str) -> Last[EvictionOrder] | Unverified | None:
-        """The last quota order of a queue, given by its path; as `last_order`."""
-        return await self._last_order(self.subjects.quota_order(queue))
 
     async def _last_order(self, subject: str) -> Last[EvictionOrder] | Unverified | None:
         return await self._last(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import NewType
 
 from makeway.bus.decisions import DecisionRecord
-from makeway.bus.messages import EvictionOrder
+from makeway.bus.messages import EvictionOrder, OrderKind
 
 OrderId = NewType("OrderId", str)
 PodUid = NewType("PodUid", str)
@@ -41,6 +41,11 @@ def token(value: str) -> str:
 def queue_hash(path: str) -> str:
     """A queue's path as a token: it may have dots, and letters that no subject takes."""
     return hashlib.sha256(path.encode()).hexdigest()[:32]
+
+
+def _about(kind: OrderKind, about: str) -> str:
+    """What orders and decisions are about, as the last two tokens of their subjects."""
+    return f"{kind}.{queue_hash(about) if kind == 'quota' else token(about)}"
 
 
 _INBOXES = "_INBOX.makeway."
@@ -134,26 +139,14 @@ class Subjects:
         }
         return {stream: self.of_stream(stream) for stream in followed.get(component, ())}
 
-    def pod_order(self, preemptor_uid: str) -> str:
-        """The subject that holds a preemptor's orders: one live one at a time."""
-        return f"{self.prefix}.v1.orders.pod.{token(preemptor_uid)}"
-
-    def group_order(self, group_uid: str) -> str:
-        """The subject that holds a PodGroup's orders: one live one at a time."""
-        return f"{self.prefix}.v1.orders.group.{token(group_uid)}"
-
-    def quota_order(self, queue: str) -> str:
-        """The subject that holds the quota orders of a queue, given by its path: one live one at a time."""
-        return f"{self.prefix}.v1.orders.quota.{queue_hash(queue)}"
+    def orders_of(self, kind: OrderKind, about: str) -> str:
+        """The subject of the orders for a pod or PodGroup (its UID) or queue (its path): one live at once."""
+        return f"{self.prefix}.v1.orders.{_about(kind, about)}"
 
     def order(self, order: EvictionOrder) -> str:
         """The subject that an order belongs on; empty for one that does not name what it is for."""
-        if order.kind == "quota":
-            return self.quota_order(order.queue) if order.queue else ""
-        about = order.preemptor_uid
-        if order.kind == "group":
-            return self.group_order(about) if about else ""
-        return self.pod_order(about) if about else ""
+        about = order.queue if order.kind == "quota" else order.preemptor_uid
+        return self.orders_of(order.kind, about) if about else ""
 
     def begun(self, order_id: str) -> str:
         """The subject that says that an order has begun to delete pods of units."""
@@ -163,24 +156,14 @@ class Subjects:
         """The subject that holds an order's one outcome."""
         return f"{self.prefix}.v1.outcomes.{token(order_id)}"
 
-    def decision(self, preemptor_uid: str) -> str:
-        """The subject of decision records about one preemptor."""
-        return f"{self.prefix}.v1.decisions.pod.{token(preemptor_uid)}"
+    def decisions_of(self, kind: OrderKind, about: str) -> str:
+        """The subject of the decision records about a pod or PodGroup (its UID) or queue (its path)."""
+        return f"{self.prefix}.v1.decisions.{_about(kind, about)}"
 
-    def group_decision(self, group_uid: str) -> str:
-        """The subject of decision records about one PodGroup."""
-        return f"{self.prefix}.v1.decisions.group.{token(group_uid)}"
-
-    def quota_decision(self, queue: str) -> str:
-        """The subject of decision records about one queue, given by its path."""
-        return f"{self.prefix}.v1.decisions.quota.{queue_hash(queue)}"
-
-    def decision_of(self, record: DecisionRecord) -> str:
+    def decision(self, record: DecisionRecord) -> str:
         """The subject of a decision record."""
-        if record.kind == "quota":
-            return self.quota_decision(record.queue)
-        about = record.preemptor_uid or record.decision_id
-        return self.group_decision(about) if record.kind == "group" else self.decision(about)
+        of_pods = record.preemptor_uid or record.decision_id
+        return self.decisions_of(record.kind, record.queue if record.kind == "quota" else of_pods)
 
     def comparison(self, preemptor_uid: str) -> str:
         """The subject of comparisons about one preemptor; in the decisions' stream, as all `comparisons`."""

@@ -75,7 +75,10 @@ def decisions(
 ) -> AsyncGenerator[DecisionRecord]:
     """Read the decision records that are there, oldest first; only of one preemptor where it is given."""
     subjects = (
-        (bus.subjects.decision(preemptor_uid), bus.subjects.group_decision(preemptor_uid))
+        (
+            bus.subjects.decisions_of("pod", preemptor_uid),
+            bus.subjects.decisions_of("group", preemptor_uid),
+        )
         if preemptor_uid
         else (bus.subjects.pod_decisions, bus.subjects.group_decisions, bus.subjects.quota_decisions)
     )
@@ -89,7 +92,7 @@ async def orders(
 
     `voids`: also what is stored in the place of orders. Raises BusError.
     """
-    subject = bus.subjects.pod_order(preemptor_uid) if preemptor_uid else bus.subjects.orders
+    subject = bus.subjects.orders_of("pod", preemptor_uid) if preemptor_uid else bus.subjects.orders
     stream = bus.subjects.orders_stream
     async with aclosing(past_messages(bus, stream, unwrap_order, since=since, subjects=(subject,))) as found:
         async for order in found:

@@ -24,7 +24,7 @@ from makeway.bus.control import ControlState
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.ids import decision_id, order_id
-from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Fence, Outcome, Victim
+from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Fence, OrderKind, Outcome, Victim
 from makeway.bus.orders import OrderStore
 from makeway.bus.records import Last, Unverified
 from makeway.core.policy.brake import RELEASED, Brake
@@ -76,8 +76,8 @@ class QuotaOrderStream(Protocol):
     async def control(self) -> tuple[ControlState | None, int]:
         """The last control state and its sequence; raises BusError."""
 
-    async def last_quota_order(self, queue: str) -> Last[EvictionOrder] | Unverified | None:
-        """The last order of a queue; raises BusError or Malformed."""
+    async def last_order(self, about: str, kind: OrderKind) -> Last[EvictionOrder] | Unverified | None:
+        """The last order about a queue; raises BusError or Malformed."""
 
     async def outcome(self, order_id: str) -> Last[Outcome] | None:
         """The outcome of an order; raises the same."""
@@ -220,7 +220,7 @@ class QuotaLoop:
     ) -> None:
         """Plan for one queue, and order what was planned."""
         now = self.now()
-        last = await self.orders.last_quota_order(path)
+        last = await self.orders.last_order(path, "quota")
         if isinstance(last, Last) and await self._is_live(last.message, now):
             # An earlier attempt of ours that was not answered, or another planner's.
             self.metrics.quota_orders.labels("adopted").inc()
