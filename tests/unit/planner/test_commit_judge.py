@@ -45,6 +45,7 @@ from makeway.planner.service.orders.commit_judge import CommitJudge
 from makeway.planner.snapshot.changes import PutPod, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
+from narrowing import as_a
 from unit.planner.building import HIGH, LOW, MID, NOW, S, live_order, make_budget, make_pod, make_snapshot
 from unit.planner.test_daemonset_plan import bound, mixed_pods, on_node, the
 from unit.planner.test_plan_groups import cluster, group, member
@@ -139,9 +140,8 @@ def test_an_order_has_the_words_of_the_snapshot_and_the_names_of_the_commit() ->
     around = changed(AROUND, nominated={"urgent": "n1", "lower": "n1", "elsewhere": "n2"})
     seen = snapshot(lower=make_pod("lower", priority=LOW), elsewhere=make_pod("elsewhere", priority=LOW))
 
-    found = judged(commit("b", "a"), seen, around)
+    found = as_a(Accepted, judged(commit("b", "a"), seen, around))
 
-    assert isinstance(found, Accepted)
     assert found.waits_for == ""
     order = found.order
     assert [(one.uid, one.node, one.priority, one.rule) for one in order.victims] == [
@@ -165,9 +165,8 @@ def test_an_order_carries_the_version_and_the_facts_that_each_victim_was_judged_
     )
     around = changed(AROUND, versions={"a": "41", "b": "42"})
 
-    found = judged(commit("a", "b"), snapshot(a=tolerating), around)
+    found = as_a(Accepted, judged(commit("a", "b"), snapshot(a=tolerating), around))
 
-    assert isinstance(found, Accepted)
     assert [one.facts for one in found.order.victims] == [
         VictimFacts(resource_version="41", priority_class="batch", scheduled_at=NOW, never_evict=True),
         VictimFacts(resource_version="42"),
@@ -217,18 +216,16 @@ def test_what_no_rule_allows_any_more_is_void(expected: str, found: Accepted | V
 
 
 def test_a_pod_that_its_bridge_has_seen_first_is_waited_for() -> None:
-    found = judged(commit("a"), snapshot(urgent=None))
+    found = as_a(Accepted, judged(commit("a"), snapshot(urgent=None)))
 
-    assert isinstance(found, Accepted)
     assert found.waits_for == "pod default/urgent to be seen"
 
 
 def test_a_victim_that_another_order_removes_or_that_leaves_is_awaited() -> None:
     seen = snapshot(b=make_pod("b", "n1", ends=20))
 
-    found = judged(commit("a", "b"), seen, changed(AROUND, in_flight=LIVE))
+    found = as_a(Accepted, judged(commit("a", "b"), seen, changed(AROUND, in_flight=LIVE)))
 
-    assert isinstance(found, Accepted)
     assert found.order.victims == ()
     assert [(one.uid, one.order_id) for one in found.order.awaited] == [("a", "ord-other"), ("b", "")]
 
@@ -258,9 +255,8 @@ def test_an_awaited_pod_that_another_plan_takes_waits_for_that_commit_and_a_vict
     ],
 )
 def test_an_order_waits_for_what_may_still_come_about(waits_for: str, around: Circumstances) -> None:
-    found = judged(commit("a", "b"), around=around)
+    found = as_a(Accepted, judged(commit("a", "b"), around=around))
 
-    assert isinstance(found, Accepted)
     assert found.waits_for == waits_for
 
 
@@ -319,9 +315,11 @@ def test_the_order_of_a_group_has_its_members_and_victims_on_several_nodes() -> 
     around = changed(AROUND, nominated=MEMBERS | {"lower": "n2"}, versions={"a": "41"})
     closed = ClosedDomain(key="zone", value="z1", rule="podAntiAffinity")
 
-    found = group_judged(group_commit("a", "b"), gang(lower), around, group_offer(closing={"b": closed}))
+    found = as_a(
+        Accepted,
+        group_judged(group_commit("a", "b"), gang(lower), around, group_offer(closing={"b": closed})),
+    )
 
-    assert isinstance(found, Accepted)
     order = found.order
     assert (found.waits_for, order.kind, order.preemptor, order.node) == ("", "group", None, "")
     assert order.group is not None
@@ -375,8 +373,9 @@ def test_victims_on_all_nodes_together_keep_a_hard_budget(allowed: int, accepted
 
 
 def test_a_groups_order_is_judged_anew_once_all_its_members_show_nominated() -> None:
-    first = group_judged(group_commit("a", "b"), around=changed(AROUND, nominated={"m1": "n1"}))
-    assert isinstance(first, Accepted)
+    first = as_a(
+        Accepted, group_judged(group_commit("a", "b"), around=changed(AROUND, nominated={"m1": "n1"}))
+    )
     assert first.waits_for == "the nomination of pod default/m2 to node n2"
     one_stays = gang(make_pod("b", "n2", HIGH))
 
@@ -397,8 +396,7 @@ def test_what_is_in_flight_is_counted_again_only_once_the_nomination_shows() -> 
     judging = CommitJudge(
         snapshot(), ledger, nominated, "enforce", policy=Policy, brake=lambda: RELEASED, versions={}
     )
-    first = judging.judge(commit("a"), offer(), NOW)
-    assert isinstance(first, Accepted)
+    first = as_a(Accepted, judging.judge(commit("a"), offer(), NOW))
     ledger.ordered(live_order("ord-0", "other", "a"))
 
     waiting = judging.judge(commit("a"), offer(), NOW, first)
@@ -441,9 +439,10 @@ def test_a_member_that_its_bridge_has_seen_first_is_waited_for() -> None:
     pods = [make_pod("a", "n1"), make_pod("b", "n2"), member("train", "m1", "", priority=HIGH)]
     seen = cluster([group("train", whole=False, priority=HIGH, min_count=2)], pods)
 
-    found = group_judged(group_commit("a", "b"), seen, changed(AROUND, nominated={"m1": "n1"}))
+    found = as_a(
+        Accepted, group_judged(group_commit("a", "b"), seen, changed(AROUND, nominated={"m1": "n1"}))
+    )
 
-    assert isinstance(found, Accepted)
     assert (found.order.victims, found.waits_for) == ((), "pod default/m2 to be seen")
 
 
@@ -519,20 +518,17 @@ def test_a_victim_that_its_scheduler_has_placed_in_memory_is_waited_for_until_it
 def test_pods_that_a_bridge_stops_in_memory_are_in_no_order() -> None:
     in_memory = snapshot(a=make_pod("a", priority=LOW, size=S))
 
-    found = judged(commit("b", in_memory=("a",)), in_memory)
+    found = as_a(Accepted, judged(commit("b", in_memory=("a",)), in_memory))
 
-    assert isinstance(found, Accepted)
     assert (found.waits_for, [one.uid for one in found.order.victims]) == ("", ["b"])
     assert reason(judged(commit(in_memory=("a",)), in_memory)) == NOTHING
     # The API shows it nominated where it is placed.
     nominated = changed(AROUND, nominated={"urgent": "n1", "a": "n1"})
-    found = judged(commit("b", in_memory=("a",)), in_memory, nominated)
-    assert isinstance(found, Accepted)
+    found = as_a(Accepted, judged(commit("b", in_memory=("a",)), in_memory, nominated))
     assert found.order.nominations_to_clear == ()
     # Another order's, whose bridge has it stopped.
     awaited = commit("b", awaited=(Awaited(uid="a", order_id="ord-2"),))
-    other = judged(awaited, in_memory)
-    assert isinstance(other, Accepted)
+    other = as_a(Accepted, judged(awaited, in_memory))
     assert other.order.awaited == ()
 
 
@@ -548,6 +544,5 @@ def test_pods_that_a_bridge_would_stop_in_memory_have_to_be_offered() -> None:
 
 def test_an_order_lasts_as_its_commit_says_and_ten_minutes_at_most() -> None:
     for seconds, lasts in ((0, ORDER_LIFE), (5, timedelta(seconds=5)), (2**63 - 1, timedelta(minutes=10))):
-        found = judged(commit("a", lasts_seconds=seconds))
-        assert isinstance(found, Accepted)
+        found = as_a(Accepted, judged(commit("a", lasts_seconds=seconds)))
         assert found.order.not_after - found.order.created_at == lasts

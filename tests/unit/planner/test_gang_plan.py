@@ -22,6 +22,7 @@ from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup, RemovePod
 from makeway.planner.snapshot.records import PodRecord, pod_record
 from makeway.planner.snapshot.state import Snapshot
+from narrowing import as_a
 from unit.planner.building import (
     HIGH,
     LOW,
@@ -61,15 +62,11 @@ def gang(snapshot: Snapshot, size: int, count: int, *, must: int | None = None, 
 
 
 def planned(snapshot: Snapshot, asked: GangQuestion) -> GangPlan:
-    found = plan_gang(snapshot, asked, NOW)
-    assert isinstance(found, GangPlan), found
-    return found
+    return as_a(GangPlan, plan_gang(snapshot, asked, NOW))
 
 
 def refused(snapshot: Snapshot, asked: GangQuestion) -> PlanRefusal:
-    found = plan_gang(snapshot, asked, NOW)
-    assert isinstance(found, PlanRefusal), found
-    return found
+    return as_a(PlanRefusal, plan_gang(snapshot, asked, NOW))
 
 
 def victims(found: GangPlan) -> set[str]:
@@ -296,9 +293,8 @@ def test_the_order_of_terms_decides() -> None:
     asked = gang(snapshot, 500, 1)
     fewest: tuple[GroupTerm, ...] = ("victims", "budgets", "highestPriority")
 
-    found = plan_gang(snapshot, asked, NOW, objective=fewest)
+    found = as_a(GangPlan, plan_gang(snapshot, asked, NOW, objective=fewest))
 
-    assert isinstance(found, GangPlan)
     assert victims(found) == {"one"}
     assert victims(planned(snapshot, asked)) == {f"p{n}" for n in range(5)}
 
@@ -479,9 +475,8 @@ def test_a_plan_in_pieces_is_made_again_where_its_nodes_change() -> None:
     assert next(steps) is None
     snapshot.apply(PutPod(make_pod("r", "a", HIGH, 0, requests={"cpu": 1})))
     snapshot.apply(PutPod(make_pod("p", "a", HIGH, 500)))
-    found = next(one for one in steps if one is not None)
+    found = as_a(GangPlan, next(one for one in steps if one is not None))
 
-    assert isinstance(found, GangPlan)
     assert victims(found) == {"q"}
 
 

@@ -33,6 +33,7 @@ from makeway.planner.service.searches import pod_search
 from makeway.planner.snapshot.changes import Enforce, PutPod, PutPriorityClass
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
+from narrowing import as_a
 from unit.planner.building import NOW, ask, make_budget, make_node, make_pod, make_snapshot
 from unit.planner.test_plan_groups import cluster, group
 
@@ -67,10 +68,14 @@ def chosen(pods: Iterable[PodRecord], policy: Policy = ON, classes: Iterable[Pri
     """Return the node that is chosen for a preemptor that takes a whole one."""
     there = [*pods]
     nodes = [make_node(name, 100) for name in sorted({pod.node for pod in there})]
-    found = plan(
-        make_snapshot(nodes, there, classes=classes, policy=policy), ask(make_pod("P", "", 1000, 100)), NOW
+    found = as_a(
+        Plan,
+        plan(
+            make_snapshot(nodes, there, classes=classes, policy=policy),
+            ask(make_pod("P", "", 1000, 100)),
+            NOW,
+        ),
     )
-    assert isinstance(found, Plan)
     return found.candidates[0].node
 
 
@@ -123,9 +128,8 @@ def test_a_pod_that_is_tried_without_the_columns_weighs_work_by_what_it_asks_for
     nodes = [make_node(name, 100) for name in ("n1", "n2")]
     snapshot = make_snapshot(nodes, pods, policy=ON)
 
-    found = plan(snapshot, ask(make_pod("P", "", 1000, 100), ignore_columns=True), NOW)
+    found = as_a(Plan, plan(snapshot, ask(make_pod("P", "", 1000, 100), ignore_columns=True), NOW))
 
-    assert isinstance(found, Plan)
     assert [(one.node, one.lost_work, one.removable[0].lost_work) for one in found.unmodelled] == [
         ("n2", 500 * 3600, 500 * 3600),
         ("n1", 1000 * 9 * 3600, 1000 * 9 * 3600),
@@ -358,8 +362,7 @@ def test_a_save_marks_no_node_where_no_policy_ranks_by_it_and_counts_once_one_do
     assert snapshot.revision > revision
     assert (snapshot.changed == marked).all()
     snapshot.apply(Enforce(ON, "rev-3"))
-    found = plan(snapshot, question, NOW, cache)
-    assert isinstance(found, Plan)
+    found = as_a(Plan, plan(snapshot, question, NOW, cache))
     assert found.candidates[0].node == "n1"
     assert found == plan(snapshot, question, NOW)
     snapshot.apply(PutPod(pods[0]))

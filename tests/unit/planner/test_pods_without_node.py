@@ -26,6 +26,7 @@ from makeway.planner.snapshot.changes import (
 from makeway.planner.snapshot.columns import PodCell
 from makeway.planner.snapshot.state import Snapshot
 from makeway.planner.snapshot.volumes import ClaimRecord
+from narrowing import as_a
 from unit.core.queue_building import queue, tree
 from unit.planner import manifests
 from unit.planner.building import (
@@ -98,16 +99,14 @@ def test_they_enter_with_their_node_in_the_order_of_importance_and_leave_with_it
 def test_a_node_that_takes_the_row_of_one_that_is_gone_has_none_of_its_pods() -> None:
     snapshot, cache = make_snapshot(["a"], [make_pod("p", "a", size=500)]), PlanCache()
     asked = ask(make_pod("new", priority=HIGH))
-    before = plan_with(snapshot, asked, NOW, cache)
-    assert isinstance(before, Plan)
+    before = as_a(Plan, plan_with(snapshot, asked, NOW, cache))
     assert choices(before) == [("a", {"p"})]
 
     snapshot.apply(RemoveNode("a"))
     snapshot.apply(PutNode(make_node("b")))
     snapshot.apply(PutPod(make_pod("q", "b", size=500)))
 
-    after = plan_with(snapshot, asked, NOW, cache)
-    assert isinstance(after, Plan)
+    after = as_a(Plan, plan_with(snapshot, asked, NOW, cache))
     assert choices(after) == [("b", {"q"})]
 
 
