@@ -10,8 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"regexp"
+	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	kjson "sigs.k8s.io/json"
@@ -199,37 +200,64 @@ func checkBounds(data []byte) error {
 	return nil
 }
 
-// escape is one escape in JSON: both halves of a character, half of one, which is a group, or another.
-var escape = regexp.MustCompile(`\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)|\\.`)
-
 // halfSurrogate finds an escape of half a character, which encoding/json would replace and Python refuses.
 func halfSurrogate(valid []byte) (string, bool) {
-	for at := escape.FindSubmatchIndex(valid); at != nil; at = escape.FindSubmatchIndex(valid) {
-		if at[2] >= 0 {
-			return string(valid[at[2]:at[3]]), true
+	for i := bytes.IndexByte(valid, '\\'); i >= 0 && i < len(valid); {
+		width := 2
+		if unit, ok := codeUnit(valid[i:]); ok {
+			width = 6
+			if utf16.IsSurrogate(unit) {
+				second, _ := codeUnit(valid[i+6:])
+				if utf16.DecodeRune(unit, second) == utf8.RuneError {
+					return string(valid[i : i+6]), true
+				}
+				width = 12
+			}
 		}
-		valid = valid[at[1]:]
+		next := bytes.IndexByte(valid[i+width:], '\\')
+		if next < 0 {
+			break
+		}
+		i += width + next
 	}
 	return "", false
 }
 
-// separator is an escape in JSON, of U+2028, of U+2029 or another.
-var separator = regexp.MustCompile(`\\(u2028|u2029|.)`)
+// codeUnit reads one \uXXXX.
+func codeUnit(text []byte) (rune, bool) {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return 0, false
+	}
+	unit, err := strconv.ParseUint(string(text[2:6]), 16, 16)
+	return rune(unit), err == nil
+}
 
-// unescapeSeparators writes U+2028 and U+2029 plainly where encoding/json has escaped them.
+// unescapeSeparators writes U+2028 and U+2029 plainly where encoding/json has escaped them: by a loop over bytes, since a pod may be full
+// of escapes, and the scheduling cycle waits.
 func unescapeSeparators(encoded []byte) []byte {
 	if !bytes.Contains(encoded, []byte(`\u202`)) {
 		return encoded
 	}
-	return separator.ReplaceAllFunc(encoded, func(escape []byte) []byte {
-		switch string(escape) {
-		case `\u2028`:
-			return []byte("\u2028")
-		case `\u2029`:
-			return []byte("\u2029")
+	out := make([]byte, 0, len(encoded))
+	for i := 0; i < len(encoded); i++ {
+		if encoded[i] != '\\' {
+			out = append(out, encoded[i])
+			continue
 		}
-		return escape
-	})
+		rest := encoded[i:]
+		switch {
+		case bytes.HasPrefix(rest, []byte(`\u2028`)):
+			out = append(out, "\u2028"...)
+			i += 5
+		case bytes.HasPrefix(rest, []byte(`\u2029`)):
+			out = append(out, "\u2029"...)
+			i += 5
+		default:
+			out = append(out, rest[:2]...)
+			i++
+		}
+	}
+	return out
 }
 
 // MostOfMessage bounds, in bytes, what is taken of a refusal's text: it goes into the pod's status and Events.
