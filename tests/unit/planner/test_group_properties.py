@@ -1,12 +1,19 @@
-"""Plans with groups on random clusters that change between them: what a planner remembers changes none."""
+"""Plans with groups as kube-scheduler 1.37 makes them, one node and one pod at a time, on random clusters.
+
+The slow way is SelectVictimsOnNode and pickOneNodeForPreemption in plain Python. Between plans the cluster
+changes, so that what a planner remembers is compared as well.
+"""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import msgspec
 import pytest
 
+from makeway.core.k8s.importance import NOT_STARTED
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, Membership, membership
 from makeway.core.policy.document import Groups, Policy, PolicyLimits, Protection
 from makeway.core.policy.facts import PodFacts
@@ -30,6 +37,20 @@ NAMES = (
     *(GroupKey("default", f"c{n}", True) for n in range(2)),
 )
 PREEMPTOR = make_pod("p", priority=10, size=300)
+
+
+@dataclass
+class Victim:
+    """What goes together in the reference."""
+
+    pods: list[PodRecord]
+    priority: int
+    rank: int
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        start = min(pod.start_micros for pod in self.pods)
+        return -self.priority, -self.rank, -len(self.pods), start, min(pod.uid for pod in self.pods)
 
 
 class Cluster:
@@ -96,20 +117,113 @@ class Cluster:
         else:
             self.put_group(self.random.choice(NAMES))
 
+    # --------------------------------------------------------------------------- the slow way
+
     def member_of(self, pod: PodRecord) -> Membership:
         return membership(GroupKey("default", pod.group), self.groups.get) if pod.group else Membership()
 
+    def answer(self) -> list[tuple[tuple[object, ...], str, frozenset[str]]]:
+        found = []
+        for node in NODES:
+            chosen = self.on_node(node)
+            if chosen is not None:
+                found.append(chosen)
+        return sorted(found)
 
-POLICY = Policy(
-    groups=Groups(surplus_first=True),
-    limits=PolicyLimits(victims_per_order=1000),
-    protection=Protection(never_evict_namespaces=("*",)),
-)
+    def victims_on(self, node: str) -> list[Victim]:
+        seen: set[GroupKey] = set()
+        found = []
+        for pod in sorted(self.pods.values(), key=lambda one: one.uid):
+            if pod.node != node:
+                continue
+            member = self.member_of(pod)
+            if member.unknown:
+                continue
+            priority = pod.priority if member.priority is None else member.priority
+            if member.unit is None:
+                found.append(Victim([pod], priority, 2 if pod.group else 1))
+            elif member.unit not in seen:
+                seen.add(member.unit)
+                pods = [one for one in self.pods.values() if self.member_of(one).unit == member.unit]
+                found.append(Victim(pods, priority, 3 if member.unit.composite else 2))
+        return [
+            one for one in found if one.priority < 10 and not any(pod.facts.never_evict for pod in one.pods)
+        ]
+
+    def on_node(self, node: str) -> tuple[tuple[object, ...], str, frozenset[str]] | None:
+        here = [pod for pod in self.pods.values() if pod.node == node]
+        candidates = sorted(self.victims_on(node), key=lambda one: one.order)
+        removed = {pod.uid for one in candidates for pod in one.pods}
+
+        def room(gone: Iterable[str]) -> bool:
+            without = set(gone)
+            return 500 - sum(pod.requests["cpu"] for pod in here if pod.uid not in without) >= 300
+
+        if room(()) or not candidates or not room(removed):
+            return None
+        left = dict(self.budgets)
+        violating: list[tuple[Victim, int]] = []
+        others: list[tuple[Victim, int]] = []
+        for one in candidates:
+            bad = 0
+            for pod in one.pods:
+                app = pod.labels.get("app")
+                if app:
+                    left[app] -= 1
+                    bad += left[app] < 0
+            (violating if bad else others).append((one, bad))
+        gone = set(removed)
+        victims: list[Victim] = []
+        violations = 0
+        for one, bad in (*violating, *others):
+            back = gone - {pod.uid for pod in one.pods}
+            if room(back):
+                gone = back
+            else:
+                victims.append(one)
+                violations += bad
+        pods = [(pod, one.priority) for one in victims for pod in one.pods]
+        highest = max(priority for _, priority in pods)
+        starts = [pod.start_micros for pod, priority in pods if priority == highest]
+        assert max(starts) < NOT_STARTED
+        key = (
+            violations,
+            highest,
+            sum(priority + 2**31 for _, priority in pods),
+            len(pods),
+            -min(starts),
+            node,
+        )
+        return key, node, frozenset(pod.uid for pod, _ in pods)
+
+
+def chosen(found: Plan | PlanRefusal) -> list[tuple[str, frozenset[str]]]:
+    if isinstance(found, PlanRefusal):
+        return []
+    return [(one.node, frozenset(pod.pod.uid for pod in one.victims)) for one in found.candidates]
+
+
+def policy(*, surplus_first: bool) -> Policy:
+    return Policy(
+        groups=Groups(surplus_first=surplus_first),
+        limits=PolicyLimits(victims_per_order=1000),
+        protection=Protection(never_evict_namespaces=("*",)),
+    )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_plans_with_groups_are_kube_schedulers(seed: int) -> None:
+    cluster = Cluster(seed, policy(surplus_first=False))
+    for _ in range(12):
+        expected = [(node, victims) for _, node, victims in cluster.answer()]
+
+        assert chosen(plan(cluster.snapshot, ask(PREEMPTOR), NOW)) == expected
+        cluster.change()
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_what_was_planned_before_changes_no_plan_with_groups(seed: int) -> None:
-    cluster = Cluster(seed, POLICY)
+    cluster = Cluster(seed, policy(surplus_first=True))
     for _ in range(12):
         pick = cluster.random
         in_flight = {uid: "o" for uid in sorted(cluster.pods) if pick.random() < 0.1}
