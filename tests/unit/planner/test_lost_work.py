@@ -39,6 +39,8 @@ from unit.planner.test_plan_groups import cluster, group
 
 ON = Policy(lost_work=LostWork(rank="aboveSum"))
 HOUR = timedelta(hours=1)
+RESTART = 60
+"""Seconds that another start counts, unless the policy says otherwise."""
 CLUSTERS = int(os.environ.get("LOST_WORK_CLUSTERS", "150"))
 WEIGHED: tuple[GroupTerm, ...] = ("budgets", "highestPriority", "lostWork", "prioritySum", "victims")
 
@@ -131,8 +133,8 @@ def test_a_pod_that_is_tried_without_the_columns_weighs_work_by_what_it_asks_for
     found = as_a(Plan, plan(snapshot, ask(make_pod("P", "", 1000, 100), ignore_columns=True), NOW))
 
     assert [(one.node, one.lost_work, one.removable[0].lost_work) for one in found.unmodelled] == [
-        ("n2", 500 * 3600, 500 * 3600),
-        ("n1", 1000 * 9 * 3600, 1000 * 9 * 3600),
+        ("n2", 500 * 3660, 500 * 3660),
+        ("n1", 1000 * (9 * 3600 + 60), 1000 * (9 * 3600 + 60)),
     ]
 
 
@@ -142,9 +144,9 @@ def test_what_thousands_of_pods_lose_that_are_a_thousand_times_as_large_is_exact
 
     (rate, base, _), lost = weighed.together([UnsavedWork({"cpu": 10_000}, now - 3600)] * many)
 
-    assert lost == many * 3600 * 1_000_000
+    assert lost == many * 3660 * 1_000_000
     losses = Losses(*(np.array([number]) for number in (rate, base, 0)))
-    assert losses.at(now + 60).tolist() == [many * 3660 * 1_000_000]
+    assert losses.at(now + 60).tolist() == [many * 3720 * 1_000_000]
 
 
 def test_of_no_pod_counts_more_than_the_policy_lets() -> None:
@@ -159,6 +161,22 @@ def test_a_pod_that_has_not_started_loses_nothing() -> None:
     waiting = replace(saved("a", "n1", started=HOUR), start_micros=NOT_STARTED)
 
     assert chosen([waiting, saved("b", "n2", started=HOUR / 60)]) == "n1"
+
+
+def test_another_start_counts_for_every_pod_by_how_much_it_holds() -> None:
+    large = saved("a", "n1", started=timedelta(seconds=1), size=300)
+    small = saved("b", "n2", started=timedelta(minutes=5), size=100)
+    nodes = [make_node("n1", 300), make_node("n2", 100)]
+
+    def node_for(restart: timedelta) -> str:
+        policy = Policy(lost_work=LostWork("aboveSum", restart=restart))
+        asked = ask(make_pod("P", "", 1000, 100))
+        found = plan(make_snapshot(nodes, [large, small], policy=policy), asked, NOW)
+        assert isinstance(found, Plan)
+        return found.candidates[0].node
+
+    assert node_for(timedelta()) == "n1"
+    assert node_for(timedelta(minutes=10)) == "n2"
 
 
 @pytest.mark.parametrize("seed", range(0, CLUSTERS, 50))
@@ -297,7 +315,7 @@ def _lost(pod: PodRecord, needs: Mapping[str, int], *, interval: int = 2**40) ->
     since = max(pod.start_micros, pod.facts.checkpointed_micros) // 1_000_000
     unsaved = min(max(now - since, 0), interval, 24 * 3600)
     share = max(pod.requests.get(name, 0) * 1000 // need for name, need in needs.items() if name != "pods")
-    return min(share, 1_000_000) * unsaved
+    return min(share, 1_000_000) * (unsaved + RESTART)
 
 
 def _told(one: PlanCandidate) -> tuple[object, ...]:
@@ -330,11 +348,12 @@ def test_a_unit_costs_what_all_its_pods_lose_wherever_they_run() -> None:
 def test_work_counts_whole_seconds_and_thousandths() -> None:
     work = UnsavedWork({"cpu": 333, "pods": 1}, since=100, longest=50)
 
-    assert work.lost({"cpu": 1000, "pods": 1}, 2**40, 130) == 333 * 30
-    assert work.lost({"cpu": 1000}, 2**40, 900) == 333 * 50
-    assert work.lost({"cpu": 1000}, 20, 900) == 333 * 20
-    assert work.lost({"cpu": 1000}, 2**40, 99) == 0
-    assert work.lost({"memory": 1}, 2**40, 900) == 0
+    assert work.lost({"cpu": 1000, "pods": 1}, 2**40, 0, 130) == 333 * 30
+    assert work.lost({"cpu": 1000}, 2**40, 0, 900) == 333 * 50
+    assert work.lost({"cpu": 1000}, 20, 0, 900) == 333 * 20
+    assert work.lost({"cpu": 1000}, 20, 60, 900) == 333 * 80
+    assert work.lost({"cpu": 1000}, 2**40, 0, 99) == 0
+    assert work.lost({"memory": 1}, 2**40, 60, 900) == 0
 
 
 def test_another_bound_of_the_policy_counts_at_once() -> None:
@@ -369,7 +388,7 @@ def test_a_save_marks_no_node_where_no_policy_ranks_by_it_and_counts_once_one_do
     assert plan(snapshot, question, NOW, cache) == plan(snapshot, question, NOW)
 
 
-@pytest.mark.parametrize(("policy", "counts"), [(ON, (1, 3600, 8 * 3600)), (Policy(), (0, 0, 0))])
+@pytest.mark.parametrize(("policy", "counts"), [(ON, (1, 3660, 8 * 3600)), (Policy(), (0, 0, 0))])
 def test_what_plans_lose_and_lose_less_is_counted_where_the_policy_ranks_by_it(
     policy: Policy, counts: tuple[float, ...]
 ) -> None:

@@ -209,10 +209,12 @@ class LostWork(PolicySection, frozen=True):
         rank: How nodes are ranked for a pod. `off`: by kube-scheduler's rules alone. `aboveSum`: of those
             with as few violated budgets and an equal highest priority, the one with the least lost work.
         longest: Of no pod a longer time counts, whatever it says; 0: without a bound.
+        restart: What each start of a pod costs besides: so much longer time counts of every victim.
     """
 
     rank: LostWorkRank = "off"
     longest: timedelta = timedelta(hours=24)
+    restart: timedelta = timedelta(minutes=1)
 
 
 MOST_CROSS_NODE: Final = 32
@@ -348,7 +350,7 @@ def _without_effect(policy: Policy, written: Container[str]) -> Iterator[str]:
         (
             policy.lost_work.rank == "off" and "lostWork" not in policy.groups.objective,
             "lostWork.rank is off and groups.objective does not name lostWork",
-            ["lostWork.longest"],
+            ["lostWork.longest", "lostWork.restart"],
         ),
     )
     for off, why, paths in switches:

@@ -51,10 +51,13 @@ class UnsavedWork:
     since: int
     longest: int = NO_BOUND
 
-    def lost(self, needs: Mapping[str, int], longest: int, now: int) -> int:
-        """Return what its eviction loses, in thousandths of seconds of a pod that asks for `needs`."""
+    def lost(self, needs: Mapping[str, int], longest: int, restart: int, now: int) -> int:
+        """Return what its eviction loses, in thousandths of seconds of a pod that asks for `needs`.
+
+        `restart`: seconds that another start takes.
+        """
         unsaved = max(0, min(now - self.since, self.longest, longest))
-        return share(self.requests, needs) * unsaved
+        return share(self.requests, needs) * (unsaved + restart)
 
 
 def checkpointed_at(metadata: Metadata) -> int:
@@ -80,7 +83,7 @@ def checkpoint_interval(priority_class: Metadata | None) -> int:
     if text is None:
         return NO_BOUND
     try:
-        return _whole_seconds(parse_duration(text))
+        return whole_seconds(parse_duration(text))
     except DurationError:
         return NO_BOUND
 
@@ -114,10 +117,11 @@ def share(requests: Mapping[str, int], needs: Mapping[str, int]) -> int:
 
 def seconds_of(longest: timedelta) -> int:
     """Return a bound in whole seconds, rounded up; NO_BOUND for 0."""
-    return _whole_seconds(longest) or NO_BOUND
+    return whole_seconds(longest) or NO_BOUND
 
 
-def _whole_seconds(duration: timedelta) -> int:
+def whole_seconds(duration: timedelta) -> int:
+    """Return a duration in seconds, rounded up."""
     return -(-duration // timedelta(seconds=1))
 
 

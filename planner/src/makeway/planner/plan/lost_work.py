@@ -7,14 +7,14 @@ costs at another moment is known without a look at its pods, up to the moment at
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from makeway.core.k8s.resources import PODS
 from makeway.core.policy.document import LostWork
 from makeway.core.policy.exemption import FOREVER
-from makeway.core.policy.lost_work import MOST_SHARE, WHOLE, UnsavedWork, seconds_of, share
+from makeway.core.policy.lost_work import MOST_SHARE, WHOLE, UnsavedWork, seconds_of, share, whole_seconds
 from makeway.planner.snapshot.columns import LONGEST_UNSAVED, RESOURCES, UNSAVED_SINCE, Flags, Ints
 from makeway.planner.snapshot.node_slots import NodeSlots
 
@@ -60,11 +60,13 @@ class Losses:
 class LostWorkOf:
     """What evicted pods lose by the measure of one preemptor: thousandths of seconds of a pod of its size.
 
-    `needs`: what it asks for. `longest`: seconds, of no pod more count. `now_micros`: the time.
+    `needs`: what it asks for. `longest`: seconds, of no pod more count; `restart`: of every pod so many more.
+    `now_micros`: the time.
     """
 
     needs: Mapping[str, int]
     longest: int
+    restart: int
     now_micros: int
 
     @property
@@ -75,7 +77,7 @@ class LostWorkOf:
     @property
     def measure(self) -> tuple[object, ...]:
         """What decides besides the time."""
-        return self.longest, *sorted(self.needs.items())
+        return self.longest, self.restart, *sorted(self.needs.items())
 
     def of_pods(self, columns: NodeSlots, slots: Ints, places: Ints) -> Losses:
         """Return the losses of the pods in some slots. O(n · asked resources)."""
@@ -90,11 +92,11 @@ class LostWorkOf:
         held = np.zeros(slots.size, np.int64)
         for amounts, (_, need) in zip(uses, asked, strict=True):
             np.maximum(held, amounts * WHOLE // need, out=held)
-        return _losses(np.minimum(held, MOST_SHARE), since, np.minimum(longest, self.longest), self.second)
+        return self._losses(np.minimum(held, MOST_SHARE), since, np.minimum(longest, self.longest))
 
     def of(self, work: UnsavedWork) -> int:
         """Return what one pod loses now."""
-        return work.lost(self.needs, self.longest, self.second)
+        return work.lost(self.needs, self.longest, self.restart, self.second)
 
     def together(self, works: Iterable[UnsavedWork]) -> tuple[tuple[int, int, int], int]:
         """Return what some pods lose together: rate, base and until, and what that is now. O(pods)."""
@@ -102,14 +104,19 @@ class LostWorkOf:
             [(share(one.requests, self.needs), one.since, min(one.longest, self.longest)) for one in works],
             np.int64,
         ).reshape(-1, 3)
-        losses = _losses(found[:, 0], found[:, 1], found[:, 2], self.second)
+        losses = self._losses(found[:, 0], found[:, 1], found[:, 2])
         until = int(losses.until.min(initial=FOREVER))
         return (int(losses.rate.sum()), int(losses.base.sum()), until), int(losses.at(self.second).sum())
+
+    def _losses(self, shares: Ints, since: Ints, longest: Ints) -> Losses:
+        losses = _unsaved(shares, since, longest, self.second)
+        return replace(losses, base=losses.base + shares * self.restart) if self.restart else losses
 
 
 def lost_work_of(policy: LostWork, needs: Mapping[str, int], now_micros: int) -> LostWorkOf:
     """Return what decides for a preemptor how much an evicted pod loses."""
-    return LostWorkOf(needs, seconds_of(policy.longest), now_micros)
+    longest, restart = seconds_of(policy.longest), whole_seconds(policy.restart)
+    return LostWorkOf(needs, longest, restart, now_micros)
 
 
 def largest_of(needs: Sequence[Mapping[str, int]]) -> dict[str, int]:
@@ -122,8 +129,8 @@ def ranking_by(policy: LostWork, needs: Mapping[str, int], now_micros: int) -> L
     return None if policy.rank == "off" else lost_work_of(policy, needs, now_micros)
 
 
-def _losses(shares: Ints, since: Ints, longest: Ints, now: int) -> Losses:
-    """Return what pods lose. O(n)."""
+def _unsaved(shares: Ints, since: Ints, longest: Ints, now: int) -> Losses:
+    """Return what pods lose that they have not saved. O(n)."""
     begun, grows = since < now, now - since < longest
     grows &= begun
     if grows.all():
