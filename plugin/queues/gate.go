@@ -44,6 +44,7 @@ type Gate struct {
 	pods    corelisters.PodLister
 	applies ModeApplies
 	passes  bool          // pods pass while the limits are not known
+	told    bool          // pods that come, change and leave are made known; guarded by the lock
 	changed chan struct{} // sent to, without blocking, when due may have something new
 	orders  atomic.Pointer[Orders]
 
@@ -76,7 +77,7 @@ type ModeApplies func(profileMode string, priority int32, namespace string) bool
 func NewGate(clock clock.WithTicker, pods corelisters.PodLister, applies ModeApplies) *Gate {
 	telemetry.Register()
 	return &Gate{
-		clock: clock, pods: pods, applies: applies,
+		clock: clock, pods: pods, applies: applies, told: true,
 		changed:  make(chan struct{}, 1),
 		unlocked: unlocked{decided: make(chan struct{})},
 		usage:    newQueueUsage(), waiting: newWaitingPods(),
@@ -229,6 +230,9 @@ func (g *Gate) Unreserve(uid types.UID) {
 func (g *Gate) ReserveQuota(ref wire.PodRef) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if !g.told {
+		return
+	}
 	uid := types.UID(ref.UID)
 	g.removeWaiting(uid)
 	counts := g.usage.members[uid] != nil

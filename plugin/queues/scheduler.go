@@ -70,7 +70,10 @@ func newScheduler(ctx context.Context, args *MakeWayQueuesArgs, handle fwk.Handl
 		ClassesSynced: func() bool { return true }, // what restricts preemption is not asked here
 		Changed:       func(bool) { s.gate.Reconsider() },
 	})
+	s.gate.mu.Lock()
 	s.gate.clock, s.gate.applies, s.gate.passes = clock, s.control.QueuesHold, args.WhenUnknown == whenUnknownPass
+	s.gate.told = true
+	s.gate.mu.Unlock()
 	s.gate.none.Store(false)
 	s.control.UseLimits(s.gate)
 	return s
