@@ -93,6 +93,8 @@ class PendingPods(ByUid[Pod, PendingPod]):
     def _set(self, uid: str, value: PendingPod | None) -> None:
         if (before := self.by_uid.get(uid)) is not None:
             del self._of_class[before.class_name][uid]
+            if not self._of_class[before.class_name]:
+                del self._of_class[before.class_name]
             self._nominated.pop(uid, None)
         if value is not None:
             self._of_class[value.class_name][uid] = value

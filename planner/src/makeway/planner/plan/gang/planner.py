@@ -250,7 +250,8 @@ def refused(
     within = f" within one {' and '.join(gang.topology)}" if gang.topology else ""
     bounds = [(*bound_of(model), model) for model in models]
     most, cause, nearest = max(bounds, key=lambda one: one[0], default=(0, "", None))
-    retry_at = now + REFUSED_AGAIN if any(_spares(model, gang) for model in models) else None
+    passes = any(_spares(model, gang) or model.preempting.reclaim is not None for model in models)
+    retry_at = now + REFUSED_AGAIN if passes else None
     if most < gang.must_place and whole:
         message = (
             f"without all removable pods there is room for at most {most} of the {gang.must_place} pods "

@@ -27,8 +27,9 @@ def guarantees_text(preempting: WhoPreempts) -> str:
     if claim.tree.reclaim and (named := [_uses(*one) for one in beyond]):
         return f"; {', and '.join(named)}, too much to take anything back for it"
     for queue in claim.tree.line(claim.queue.number):
+        held = claim.held(queue.number)
         for name, least in sorted(queue.guaranteed.items()):
-            asked, used = claim.asked.get(name, 0), claim.held(queue.number).get(name, 0)
+            asked, used = claim.asked.get(name, 0), held.get(name, 0)
             if asked and used + asked <= least:
                 return (
                     f"; {_uses(queue, name, used)}, which keeps its own pods and reclaims nothing from "
