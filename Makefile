@@ -74,9 +74,7 @@ $(CURDIR)/.tools/bin/uv:
 	$(PYTHON) -m venv .tools
 	.tools/bin/pip install --quiet uv==0.13.8
 
-# Go fetches what the demo is built from meanwhile.
 .venv/.synced: pyproject.toml uv.lock | $(UV)
-	@{ (cd plugin && go list -deps ./cmd/makeway-scheduler); (cd dev/controlplane && go list -deps k8s.io/kubernetes/cmd/kube-apiserver); } > /dev/null 2>&1 &
 	$(UV) sync --frozen --all-extras --quiet --compile-bytecode
 	@touch $@
 
@@ -356,8 +354,13 @@ fuzz: setup #: Fuzz both decoders (FUZZ_SECONDS for each target), and 1,000 exam
 	MAKEWAY_CORPUS_COUNT=$$((2000 * $(FUZZ_SECONDS))) MAKEWAY_CORPUS_SEED=$$RANDOM $(BIN)/pytest -q tests/contract/test_hostile_corpus.py
 	MAKEWAY_EXAMPLES=1000 $(BIN)/pytest -q -n auto --dist worksteal -m hypothesis --timeout 1800 tests/unit
 
+# While Python's packages are installed Go fetches what the programs are made of.
+.PHONY: modules
+modules:
+	@{ ($(PLUGIN) go list -deps ./cmd/makeway-scheduler); (cd dev/controlplane && $(MINOR_FLAGS) go list -deps k8s.io/kubernetes/cmd/kube-apiserver); } > /dev/null 2>&1 < /dev/null &
+
 .PHONY: demo
-demo: setup ## A scenario on a real control plane, with a readable outcome (SCENARIO=gang, ARGS=--keep)
+demo: $(if $(wildcard .venv/.synced),,modules) setup ## A scenario on a real control plane, with a readable outcome (SCENARIO=gang, ARGS=--keep)
 	@$(BIN)/makeway demo $(SCENARIO) $(ARGS)
 
 .PHONY: recording

@@ -357,8 +357,8 @@ type CommitRequest struct {
 
 // Fence: Who may write orders: Epoch must not be below what the named object holds now.
 //
-// Kind "lease": `leaseTransitions` of the Lease; Kind "kv": a counter in a NATS key-value
-// bucket, where there is no leader election.
+// Kind "lease": `leaseTransitions` of the Lease; Kind "kv": the sequence of a message in
+// a NATS key-value bucket, where there is no leader election.
 type Fence struct {
 	Kind      string `json:"kind" check:"required,oneOf=kv|lease"`
 	Name      string `json:"name" check:"required"`

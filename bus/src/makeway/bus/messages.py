@@ -212,8 +212,8 @@ class Victim(PodRef, frozen=True):
 class Fence(Message, frozen=True):
     """Who may write orders: `epoch` must not be below what the named object holds now.
 
-    `kind` "lease": `leaseTransitions` of the Lease; `kind` "kv": a counter in a NATS key-value
-    bucket, where there is no leader election.
+    `kind` "lease": `leaseTransitions` of the Lease; `kind` "kv": the sequence of a message in
+    a NATS key-value bucket, where there is no leader election.
     """
 
     kind: Literal["lease", "kv"]

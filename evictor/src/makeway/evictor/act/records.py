@@ -87,7 +87,7 @@ class OrderRecords:
         return last.message if isinstance(last, Last) and last.message.void is None else None
 
     async def epoch(self, name: str) -> int:
-        """The counter, read once for all who ask before the read begins; 0 before its first increment.
+        """The epoch on the bus, read once for all who ask before the read begins; 0 before the first.
 
         A name that is no key is a `PermanentError`.
         A bucket that is gone (NATS was set up anew) counts as empty: no newer writer is known.
