@@ -354,9 +354,8 @@ fuzz: setup #: Fuzz both decoders (FUZZ_SECONDS for each target), and 1,000 exam
 	MAKEWAY_CORPUS_COUNT=$$((2000 * $(FUZZ_SECONDS))) MAKEWAY_CORPUS_SEED=$$RANDOM $(BIN)/pytest -q tests/contract/test_hostile_corpus.py
 	MAKEWAY_EXAMPLES=1000 $(BIN)/pytest -q -n auto --dist worksteal -m hypothesis --timeout 1800 tests/unit
 
-# While Python's packages are installed Go fetches what the programs are made of.
 .PHONY: modules
-modules:
+modules: #: Fetch what the demo's programs are made of, in the background
 	@{ ($(PLUGIN) go list -deps ./cmd/makeway-scheduler); (cd dev/controlplane && $(MINOR_FLAGS) go list -deps k8s.io/kubernetes/cmd/kube-apiserver); } > /dev/null 2>&1 < /dev/null &
 
 .PHONY: demo
