@@ -322,7 +322,7 @@ before-integration: setup $(TOOLS) #: `make test` without integration
 	$(MAKE) contract # which holds promised deadlines: nothing runs beside it
 
 .PHONY: test
-test: before-integration integration ## All but what is long or repeated (30 minutes on two cores)
+test: before-integration integration ## All but what is long or repeated (20 minutes on two cores)
 
 .PHONY: campaign
 campaign: setup ## Break a control plane at random under load and judge it (MINUTES=30, SEED=n plays one again, ARGS="--nats-servers 3 --write")
