@@ -43,7 +43,7 @@ type QuotaReserver interface {
 	ReleaseQuota(uid types.UID)
 }
 
-// NewInFlight knows of no order yet; holds is told of preemptors.
+// NewInFlight knows of no order yet; holds is called where a preemptor begins or ends to have an order.
 func NewInFlight(holds QuotaReserver) *InFlight {
 	return &InFlight{
 		holds:    holds,

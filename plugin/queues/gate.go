@@ -44,7 +44,6 @@ type Gate struct {
 	pods    corelisters.PodLister
 	applies ModeApplies
 	passes  bool          // pods pass while the limits are not known
-	told    bool          // pods that come, change and leave are made known; guarded by the lock
 	changed chan struct{} // sent to, without blocking, when due may have something new
 	orders  atomic.Pointer[Orders]
 
@@ -77,7 +76,7 @@ type ModeApplies func(profileMode string, priority int32, namespace string) bool
 func NewGate(clock clock.WithTicker, pods corelisters.PodLister, applies ModeApplies) *Gate {
 	telemetry.Register()
 	return &Gate{
-		clock: clock, pods: pods, applies: applies, told: true,
+		clock: clock, pods: pods, applies: applies,
 		changed:  make(chan struct{}, 1),
 		unlocked: unlocked{decided: make(chan struct{})},
 		usage:    newQueueUsage(), waiting: newWaitingPods(),
@@ -226,11 +225,12 @@ func (g *Gate) Unreserve(uid types.UID) {
 	}
 }
 
-// ReserveQuota lets a preemptor with an order count. It calls the informer's store alone.
+// ReserveQuota lets a preemptor with an order count, where a profile has the plugin MakeWayQueues: else it would never be known to
+// have left. It calls the informer's store alone.
 func (g *Gate) ReserveQuota(ref wire.PodRef) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.told {
+	if g.applies == nil {
 		return
 	}
 	uid := types.UID(ref.UID)

@@ -34,7 +34,6 @@ func GateOf(ctx context.Context, factory informers.SharedInformerFactory) *Gate 
 	gate, _, _ := gates.Of(ctx, factory, func() (*Gate, error) {
 		gate := NewGate(clock.RealClock{}, factory.Core().V1().Pods().Lister(), nil)
 		gate.none.Store(true)
-		gate.told = false
 		return gate, nil
 	})
 	return gate

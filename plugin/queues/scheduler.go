@@ -72,7 +72,6 @@ func newScheduler(ctx context.Context, args *MakeWayQueuesArgs, handle fwk.Handl
 	})
 	s.gate.mu.Lock()
 	s.gate.clock, s.gate.applies, s.gate.passes = clock, s.control.QueuesHold, args.WhenUnknown == whenUnknownPass
-	s.gate.told = true
 	s.gate.mu.Unlock()
 	s.gate.none.Store(false)
 	s.control.UseLimits(s.gate)

@@ -60,6 +60,11 @@ func GoRecovered(ctx context.Context, where string, run func(context.Context)) {
 
 // Wait waits until a time, for ever where that is zero, until something changes, or until the context ends.
 func Wait(ctx context.Context, clock clock.Clock, until time.Time, changed <-chan struct{}) {
+	select {
+	case <-changed:
+		return
+	default: // only then is a timer needed
+	}
 	var timer <-chan time.Time
 	if !until.IsZero() {
 		timer = clock.After(max(until.Sub(clock.Now()), time.Millisecond))
