@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 from makeway.core.recent import Recent
 
 
@@ -25,3 +27,15 @@ def test_what_was_taken_away_leaves_room() -> None:
     recent["c"] = 3
 
     assert list(recent) == ["b", "c"]
+
+
+def test_a_copy_forgets_by_itself() -> None:
+    recent = Recent[str, list[int]](2)
+    recent["a"], recent["b"] = [1], [2]
+
+    copied = copy.deepcopy(recent)
+    copied["c"] = [3]
+
+    assert list(copied) == ["b", "c"]
+    assert copied["b"] is not recent["b"]
+    assert list(recent) == ["a", "b"]

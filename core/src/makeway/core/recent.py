@@ -19,6 +19,10 @@ class Recent(OrderedDict[K, V]):
         super().__init__()
         self._most = most
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return how it is copied: an OrderedDict is made without arguments."""
+        return type(self), (self._most,), None, None, iter(self.items())
+
     def __setitem__(self, key: K, value: V) -> None:
         """Set a key, as the youngest."""
         super().__setitem__(key, value)

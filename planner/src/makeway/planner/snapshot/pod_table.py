@@ -5,13 +5,13 @@ Changed only by the snapshot that owns it. A pod event costs O(slots of its node
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
 from msgspec.structs import replace
 
+from makeway.core.recent import Recent
 from makeway.planner.snapshot.budgets import NO_BUDGETS, BudgetTable, Key
 from makeway.planner.snapshot.columns import BASE_RESOURCES, BUDGETS, RULE_BITS, SIGNATURE, PodCell
 from makeway.planner.snapshot.daemonsets import DaemonSetIndex
@@ -42,7 +42,7 @@ class PodTable:
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self.by_uid: dict[str, PodRecord] = {}
-        self.departures: OrderedDict[str, Departure] = OrderedDict()
+        self.departures = Recent[str, Departure](REMEMBERED_DEPARTURES)
         self.budgets = BudgetTable()
         self.exemptions = Exemptions()
         self.owners = OwnerIndex()
@@ -145,8 +145,6 @@ class PodTable:
     def remember(self, pod: PodRecord, revision: int) -> None:
         """Remember a pod that has left, or begun to, as it was seen at a revision."""
         self.departures.setdefault(pod.uid, Departure(pod, revision))
-        while len(self.departures) > REMEMBERED_DEPARTURES:
-            self.departures.popitem(last=False)
 
     def enter_node(self, name: str, row: int) -> None:
         """Enter the pods that were bound to a node before it was there. O(pods · log pods)."""

@@ -18,6 +18,7 @@ from makeway.core.k8s.nodes import (
     tolerates,
 )
 from makeway.core.k8s.objects import Taint, Toleration
+from makeway.core.recent import Recent
 from makeway.planner.snapshot.columns import Flags, Ints, extended
 from makeway.planner.snapshot.records import NodeRecord
 from makeway.planner.snapshot.signatures.interning import NONE, InternTable
@@ -63,7 +64,7 @@ class Topology:
         self._changed: Ints = np.zeros(8, np.int64)
         self._values: dict[str, dict[str, int]] = {}
         self._domains: OrderedDict[str, _Known] = OrderedDict()
-        self._eligible: OrderedDict[object, _Known] = OrderedDict()
+        self._eligible = Recent[object, _Known](_REMEMBERED)
 
     def put(self, row: int, node: NodeRecord) -> bool:
         """Put down a row's node; report whether it has changed."""
@@ -126,11 +127,8 @@ class Topology:
         key = (nodes, tolerations)
         known = self._eligible.get(key)
         if known is None:
-            known = self._eligible[key] = _Known(np.zeros(0, np.int64), -1)
-            while len(self._eligible) > _REMEMBERED:
-                self._eligible.popitem(last=False)
-        else:
-            self._eligible.move_to_end(key)
+            known = _Known(np.zeros(0, np.int64), -1)
+        self._eligible[key] = known
         stale = np.array(self._renew(known, rows, 0), np.int64)
         if stale.size:
             known.values[stale] = self._allowed(nodes, tolerations, stale)

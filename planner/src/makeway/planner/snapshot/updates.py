@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection, Set
 from typing import Final
 
 from makeway.core.k8s.queue_labels import QUEUE_LABELS
+from makeway.core.recent import Recent
 from makeway.planner.snapshot.node_table import NodeTable
 from makeway.planner.snapshot.pending_updates import PendingUpdates
 from makeway.planner.snapshot.pod_table import PodTable
@@ -177,7 +177,7 @@ class LabelKeysInUse:
         self.keys: frozenset[str] = frozenset(FROM_THE_START)
         self.ready: frozenset[str] = self.keys
         self._entering: frozenset[str] = frozenset()
-        self._used: OrderedDict[str, None] = OrderedDict()
+        self._used = Recent[str, None](MOST)
 
     def add(self, keys: frozenset[str]) -> bool:
         """Note that keys are asked for; report whether signatures have to tell apart others than before."""
@@ -185,11 +185,8 @@ class LabelKeysInUse:
         new = [key for key in more if key not in self._used]
         for key in more:
             self._used[key] = None
-            self._used.move_to_end(key)
         if not new:
             return False
-        while len(self._used) > MOST:
-            self._used.popitem(last=False)
         self.keys = frozenset((*FROM_THE_START, *self._used))
         self.ready &= self.keys
         self._entering &= self.keys
