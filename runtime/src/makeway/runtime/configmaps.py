@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from makeway.core.k8s.objects import ConfigMap
-from makeway.runtime.kube import ApiError
+from makeway.runtime.kube import ApiError, Requests
 from makeway.runtime.listwatch import Resource
 
 _READ_SECONDS: Final = 5.0
 
 _decode = msgspec.json.Decoder(ConfigMap).decode
-
-
-class Requests(Protocol):
-    """What is used of `makeway.runtime.kube.Api`."""
-
-    async def request(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout_seconds: float = 10.0
-    ) -> bytes:
-        """Send a request; raises ApiError or ApiUnavailable."""
 
 
 async def read_configmap(api: Requests, namespace: str, name: str) -> ConfigMap | None:

@@ -23,8 +23,8 @@ import structlog
 from makeway.bus import metrics
 from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
 from makeway.bus.signing.signatures import Signatures
-from makeway.runtime.configmaps import Requests, read_configmap
-from makeway.runtime.kube import ApiError, ApiUnavailable
+from makeway.runtime.configmaps import read_configmap
+from makeway.runtime.kube import ApiError, ApiUnavailable, Requests
 
 POLL_SECONDS: Final = 5.0
 """Between two reads: how long after a change the old keys count."""

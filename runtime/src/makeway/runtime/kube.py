@@ -17,7 +17,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
 from http import HTTPStatus
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 import aiohttp
 import msgspec
@@ -25,7 +25,7 @@ import msgspec
 from makeway.bus.reasons import reason_of
 from makeway.core.k8s.objects import Namespace
 
-__all__ = ["Api", "ApiError", "ApiUnavailable", "ConfigurationError"]
+__all__ = ["Api", "ApiError", "ApiUnavailable", "ConfigurationError", "Requests"]
 
 RETRY_AFTER_LIMIT_SECONDS = 60.0
 """How much of a server's Retry-After is heeded: a wrong header must not park what has no deadline."""
@@ -144,6 +144,15 @@ def api_error(status: int, body: bytes, retry_after: str | None) -> ApiError:
 
 _CONNECTING: Final = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS)
 """aiohttp's time-outs of a request; all of it, to the last byte, is bounded by `asyncio.timeout`."""
+
+
+class Requests(Protocol):
+    """What most readers use of `Api`."""
+
+    async def request(
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout_seconds: float = 10.0
+    ) -> bytes:
+        """Send a request; raises ApiError or ApiUnavailable."""
 
 
 class TypedApis:

@@ -8,8 +8,7 @@ from urllib.parse import quote
 import msgspec
 
 from makeway.core.k8s.pod_groups import COMPOSITE_VERSION, GROUP, POD_GROUP_VERSIONS, GroupKey
-from makeway.runtime.configmaps import Requests
-from makeway.runtime.kube import ApiError, ApiUnavailable
+from makeway.runtime.kube import ApiError, ApiUnavailable, Requests
 
 POD_GROUPS = "podgroups"
 COMPOSITES = "compositepodgroups"

@@ -14,8 +14,8 @@ from makeway.core.policy.toleration_record import (
 )
 from makeway.evictor.retry import TemporaryError, classify
 from makeway.evictor.shared_reads import SharedReads
-from makeway.runtime.configmaps import Requests, read_configmap
-from makeway.runtime.kube import ApiError, ApiUnavailable
+from makeway.runtime.configmaps import read_configmap
+from makeway.runtime.kube import ApiError, ApiUnavailable, Requests
 
 _log = structlog.get_logger()
 
