@@ -39,10 +39,8 @@ CASES = {
         L,
         {"n1": {"p1"}, "n2": {"p2"}},
     ),
-    "DP-2 everybody has higher priority": Case(
-        {"n1": [("a", "mid", L, 1)], "n2": [("b", "mid", L, 1)]}, "low", L
-    ),
-    "DP-2 everybody has equal priority": Case({"n1": [("a", "mid", L, 1)]}, "mid", L),
+    "DP-2 all have higher priority": Case({"n1": [("a", "mid", L, 1)], "n2": [("b", "mid", L, 1)]}, "low", L),
+    "DP-2 all have equal priority": Case({"n1": [("a", "mid", L, 1)]}, "mid", L),
     "DP-3 the small one that need not go stays": Case(
         {"n1": [("low", "low", S, 1), ("mid", "mid", L, 1)]}, "high", L, {"n1": {"mid"}}
     ),

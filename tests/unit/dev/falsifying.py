@@ -418,13 +418,13 @@ _BY_RULE: dict[str, dict[str, Callable[[Sample], RecordedHistory]]] = {
         "a delete that the log shows as the planner's, and whose outcome calls it the evictor's": lambda s: (
             s.the_delete(user=s.case.accounts.planner)
         ),
-        "an outcome that tells of a delete that was not": lambda s: s.requests(
+        "an outcome with a delete that was not": lambda s: s.requests(
             lambda event: None if event is s.event else event
         ),
         "an outcome that is silent on its victim": lambda s: s.outcomes(
             lambda outcome: _with(outcome, victims=())
         ),
-        "an outcome that tells of a foreign pod": lambda s: s.outcomes(_foreign),
+        "an outcome with a foreign pod": lambda s: s.outcomes(_foreign),
         "an outcome that calls a deleted victim spared": lambda s: s.told(result="spared"),
     },
     "delete-not-ordered": {

@@ -27,7 +27,7 @@ _TAIL_LINES = 25
 _TIMES = "seconds.json"
 """How long the last build of each binary took, in the cache."""
 _COLLECTING = {"GOGC": "off"}
-"""The compiler takes a fifth less CPU, and 1.1 GiB at the most; the linker takes more memory anyway."""
+"""A compiler takes a fifth less CPU, and 1.1 GiB at the most; the linker takes more memory anyway."""
 _WORKSPACE = (CONTROL_PLANE_MODULE, PLUGIN_MODULE)
 """Modules whose dependencies have the same versions, so that one Go command builds programs of both."""
 _UNUSED_SECONDS = 3 * 24 * 3600
