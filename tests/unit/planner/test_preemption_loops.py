@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.times import api_time
@@ -178,6 +179,15 @@ def test_where_every_node_would_go_on_with_it_the_pod_is_refused_until_the_back_
 
     assert (found.reason, found.retry_at) == (PREEMPTION_LOOP, now + FIRST_WAIT / 2)
     assert f"of the owner of {P.namespace}/w8 are preempted again and again" in found.message
+
+
+def test_who_is_refused_for_a_loop_reads_no_name_of_another_namespace() -> None:
+    loops, now = held()
+    other = replace(pod("w8", "web"), namespace="secret")
+
+    found = as_a(PlanRefusal, hold_back(loops, P, planned(candidate("n1", other)), now))
+
+    assert "pods of the owner of 1 pod of other namespaces are preempted again and again" in found.message
 
 
 def test_a_plan_is_as_it_was_without_a_loop_and_after_its_back_off() -> None:

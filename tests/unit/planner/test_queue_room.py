@@ -75,6 +75,15 @@ def test_no_running_pod_of_a_full_queue_goes_where_a_terminating_one_elsewhere_m
     assert (reply.status, reply.sample) == ("refused", None)
 
 
+def test_who_waits_for_room_in_its_queue_reads_no_name_of_another_namespace() -> None:
+    leaving = msgspec.structs.replace(pod("leaving", "n1", ends=20), namespace="secret")
+
+    refusal = refusal_of(full(leaving, pod("runs", "n2")), on_n2())
+
+    assert refusal.reason == REASON
+    assert "2026-01-01T12:01:20Z: 1 pod of other namespaces; no running pod" in refusal.message
+
+
 def test_once_it_has_left_no_maximum_is_in_the_way() -> None:
     snapshot = apart(ends=20)
     assert refusal_of(snapshot, on_n2()).reason == REASON
@@ -161,7 +170,7 @@ def test_several_are_awaited_until_those_that_are_not_overdue_no_longer_make_the
     refusal = refusal_of(full(*pods, pod("runs", "n2"), most=6 * S), on_n2(size=M))
 
     assert refusal.retry_at == NOW + timedelta(seconds=100), "from then on l50 is left, which is too little"
-    assert "default/l10 on n1, default/l20 on n1, default/l30 on n1 and 2 others" in refusal.message
+    assert "default/l10 on n1 and default/l20 on n1 and default/l30 on n1 and 2 other pods" in refusal.message
 
 
 def test_no_pod_is_evicted_beside_one_that_leaves_where_another_node_has_the_room() -> None:

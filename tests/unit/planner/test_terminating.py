@@ -20,7 +20,7 @@ from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from narrowing import as_a
 from unit.planner import test_plan_groups as groups
-from unit.planner.building import HIGH, LOW, MID, NOW, XL, ask, choices, make_pod, make_snapshot, replied
+from unit.planner.building import HIGH, LOW, MID, NOW, XL, S, ask, choices, make_pod, make_snapshot, replied
 from unit.planner.building import planned as plan_of
 from unit.planner.building import refused as refusal_of
 
@@ -109,6 +109,20 @@ def test_a_refusal_names_the_overdue_pods_in_the_way() -> None:
         "terminating",
         "its grace period ended at 2026-01-01T11:00:00Z, and it has not left",
     )
+
+
+def test_a_refusal_counts_the_overdue_pods_of_other_namespaces_since_tenants_read_it() -> None:
+    pods = [
+        make_pod(f"{namespace}-{number}", "n1", LOW, S, ends=-3600 + number, namespace=namespace)
+        for namespace, many in (("default", 4), ("secret", 1))
+        for number in range(many)
+    ]
+
+    refusal = refusal_of(make_snapshot(["n1"], pods), ask(PREEMPTOR))
+
+    assert "default/default-0 on n1" in refusal.message
+    assert "and 1 other pod of its namespace and 1 pod of other namespaces" in refusal.message
+    assert "secret" not in refusal.message
 
 
 def test_what_was_planned_before_does_not_outlive_a_pods_time() -> None:

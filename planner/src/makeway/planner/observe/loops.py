@@ -18,6 +18,7 @@ from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.times import api_time
 from makeway.core.recent import Recent
 from makeway.planner.observe.reasons import PREEMPTION_LOOP
+from makeway.planner.plan.naming import full_name, named_for
 from makeway.planner.plan.result import Plan, PlanRefusal, RemovablePod
 from makeway.planner.snapshot.records import PodRecord
 
@@ -84,7 +85,7 @@ class PreemptionLoops:
             pair = _Pair(now, now)
         self._pairs[key] = pair
         pair.last = now
-        pair.preemptor, pair.victim = _name(preemptor), _name(victim)
+        pair.preemptor, pair.victim = full_name(preemptor), full_name(victim)
         before = pair.goes_on(now)
         if victim.facts.created_micros > microseconds(pair.first):
             pair.replaced(now)
@@ -141,8 +142,8 @@ def hold_back(loops: PreemptionLoops, preemptor: PodRecord, plan: Plan, now: dat
         return kept
     until, victim = min(held, key=lambda one: (one[0], one[1].uid))
     message = (
-        f"pods of the owner of {_name(victim)} are preempted again and again for pods of this "
-        f"one's owner, and replaced; the next try is at {api_time(until)}"
+        f"pods of the owner of {named_for(preemptor.namespace, [victim])} are preempted again and again for "
+        f"pods of this one's owner, and replaced; the next try is at {api_time(until)}"
     )
     return plan.refused(PREEMPTION_LOOP, message, until)
 
@@ -150,7 +151,3 @@ def hold_back(loops: PreemptionLoops, preemptor: PodRecord, plan: Plan, now: dat
 def owner_of(pod: PodRecord) -> str:
     """Return what makes a pod anew: its first owner, or else whoever uses its name."""
     return pod.facts.owners[0] if pod.facts.owners else f"{pod.namespace}/{pod.name}"
-
-
-def _name(pod: PodRecord) -> str:
-    return f"{pod.namespace}/{pod.name}"

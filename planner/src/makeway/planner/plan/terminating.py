@@ -16,8 +16,8 @@ from makeway.core.k8s.importance import microseconds, moment_of
 from makeway.core.k8s.times import api_time
 from makeway.core.policy.exemption import FOREVER, TERMINATING
 from makeway.core.policy.rules import Verdict
-from makeway.core.text import counted
 from makeway.planner.plan.in_flight import InFlightPods
+from makeway.planner.plan.naming import full_name, named_for
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
@@ -25,9 +25,6 @@ OVERDUE_AFTER: Final = timedelta(seconds=60)
 """After the end of its grace period a pod is no longer expected to leave: its kubelet may be dead."""
 
 _MICROSECOND: Final = timedelta(microseconds=1)
-
-NAMED: Final = 3
-"""Overdue pods that a refusal names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +120,18 @@ def verdict_of(pod: PodRecord, now: datetime) -> Verdict:
     return Verdict(False, TERMINATING, f"it is being deleted, and its grace period ends at {ends}")
 
 
-def overdue_text(snapshot: Snapshot, nodes: Container[str], now: datetime) -> str:
-    """Name the first few pods of some nodes that should have left; empty for none. O(terminating pods)."""
+def overdue_text(snapshot: Snapshot, nodes: Container[str], now: datetime, namespace: str) -> str:
+    """Name the first few pods of some nodes that should have left; empty for none. O(terminating pods).
+
+    `namespace`: of who reads it.
+    """
     there = snapshot.exemptions.terminating.values()
     late = [pod for pod in there if pod.node in nodes and is_overdue(pod, now)]
-    if not late:
-        return ""
     late.sort(key=lambda pod: (pod.ends_micros, pod.uid))
-    named = ", ".join(
-        f"{pod.namespace}/{pod.name} on {pod.node} (its grace period ended at "
-        f"{api_time(moment_of(pod.ends_micros))})"
-        for pod in late[:NAMED]
-    )
-    more = f" and {counted(len(late) - NAMED, 'other')}" if len(late) > NAMED else ""
-    return f"makes no room since its node or a finalizer keeps it: {named}{more}"
+
+    def named(pod: PodRecord) -> str:
+        ended = api_time(moment_of(pod.ends_micros))
+        return f"{full_name(pod)} on {pod.node} (its grace period ended at {ended})"
+
+    told = named_for(namespace, late, named)
+    return told and f"makes no room since its node or a finalizer keeps it: {told}"

@@ -108,7 +108,7 @@ def _who_may_go(node: DaemonSetNode) -> str:
     kept = _by_rule(node)
     told = [f"{count} by {rule}" for rule, count in sorted(kept.items())]
     others = f" (kept: {', '.join(told)})" if told else ""
-    late = overdue_text(node.snapshot, {node.name}, node.now)
+    late = overdue_text(node.snapshot, {node.name}, node.now, node.question.preemptor.namespace)
     return f"{len(node.may_go)} of {counted(total, 'pod')} are removable{others}{f'; {late}' if late else ''}"
 
 

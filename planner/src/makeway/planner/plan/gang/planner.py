@@ -263,7 +263,10 @@ def refused(
         if missing:
             lacks = ", ".join(f"{name} {amount_of(name, amount)}" for name, amount in missing.items())
             message += f"; missing even then: {lacks}"
-        if nearest is not None and (late := overdue_text(nearest.snapshot, set(nearest.names), now)):
+        namespace = gang.name.partition("/")[0]
+        if nearest is not None and (
+            late := overdue_text(nearest.snapshot, set(nearest.names), now, namespace)
+        ):
             message += f"; {late}"
         return PlanRefusal(
             scope, NO_ROOM, message, placeable=most, left_out=left_out, retry_at=retry_at, missing=missing

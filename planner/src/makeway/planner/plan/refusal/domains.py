@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from makeway.core.text import counted
 from makeway.planner.plan.candidates import EvaluatedBatch
 from makeway.planner.plan.constraints.layers import Layer
+from makeway.planner.plan.naming import full_name, named_for
 from makeway.planner.snapshot.columns import Flags
+from makeway.planner.snapshot.records import PodRecord
 
-_MOST_NAMED = 3
 _MOST_COUNTED = 100
 """Pods of a domain that are looked at: a zone may have ten thousand."""
 
@@ -41,20 +41,13 @@ def domain_texts(evaluated: EvaluatedBatch, place: int) -> Iterator[str]:
             continue
         node = snapshot.nodes[snapshot.names[row]]
         domain = f"{layer.topology_key} {node.labels.get(layer.topology_key, '(none)')}"
-        own = question.preemptor.namespace
-        pods = sorted(_keeping(evaluated, layer, row))
-        named = [f"{namespace}/{name}" for namespace, name in pods if namespace == own]
-        others = len(pods) - len(named)
-        told = named[:_MOST_NAMED]
-        if more := len(named) - len(told):
-            told.append(f"{counted(more, 'other pod')} of its namespace")
-        if others:
-            told.append(f"{counted(others, 'pod')} of other namespaces")
-        yield f"{domain} is kept by {' and '.join(told) or 'pods that are to come'} ({layer.reason})"
+        pods = sorted(_keeping(evaluated, layer, row), key=full_name)
+        told = named_for(question.preemptor.namespace, pods)
+        yield f"{domain} is kept by {told or 'pods that are to come'} ({layer.reason})"
 
 
-def _keeping(evaluated: EvaluatedBatch, layer: Layer, row: int) -> Iterator[tuple[str, str]]:
-    """Yield namespace and name of pods in a node's domain that a constraint counts, at most _MOST_COUNTED."""
+def _keeping(evaluated: EvaluatedBatch, layer: Layer, row: int) -> Iterator[PodRecord]:
+    """Yield pods in a node's domain that a constraint counts, at most _MOST_COUNTED."""
     snapshot, domains = evaluated.snapshot, layer.domains
     if domains is None or domains[row] < 0:
         return
@@ -63,5 +56,4 @@ def _keeping(evaluated: EvaluatedBatch, layer: Layer, row: int) -> Iterator[tupl
     counts = np.flatnonzero(layer.use.of(signatures) > 0)
     first = counts[np.lexsort((places[counts], slots[counts]))[:_MOST_COUNTED]]
     for slot, there in zip(slots[first].tolist(), rows[places[first]].tolist(), strict=True):
-        pod = snapshot.slots[there][slot]
-        yield pod.namespace, pod.name
+        yield snapshot.slots[there][slot]

@@ -14,6 +14,7 @@ from makeway.core.text import counted
 from makeway.planner.plan.candidates import EvaluatedBatch
 from makeway.planner.plan.constraints.layers import NO_AFFINITY
 from makeway.planner.plan.constraints.queues import NO_QUEUE_CONSTRAINTS, QueueConstraints
+from makeway.planner.plan.naming import full_name, named_for
 from makeway.planner.plan.refusal.dependencies import dependencies
 from makeway.planner.plan.refusal.domains import domain_texts, kept_by_domain
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET, exempt_text
@@ -28,7 +29,7 @@ from makeway.planner.plan.refusal.statistics import (
 )
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import NearestNode, PlanCandidate, PlanRefusal, Scope
-from makeway.planner.plan.terminating import NAMED, overdue_text
+from makeway.planner.plan.terminating import overdue_text
 from makeway.planner.plan.who_preempts import WhoPreempts
 from makeway.planner.snapshot.columns import Ints
 from makeway.planner.snapshot.pod_groups import POD_GROUP
@@ -95,12 +96,13 @@ def awaits_queue_room(
     """
     coming = queues.on_its_way
     assert coming is not None  # noqa: S101 - the caller has looked
-    named = ", ".join(f"{pod.namespace}/{pod.name} on {pod.node}" for pod in coming.pods[:NAMED])
-    more = f" and {counted(len(coming.pods) - NAMED, 'other')}" if len(coming.pods) > NAMED else ""
+    named = named_for(
+        question.preemptor.namespace, coming.pods, lambda pod: f"{full_name(pod)} on {pod.node}"
+    )
     limits = "; ".join(limit.reason for limit in queues.maxima)
     message = (
         f"{subject(question)} waits: {limits}; terminating pods make the room, and are awaited until "
-        f"{api_time(coming.until)}: {named}{more}; no running pod is evicted for it"
+        f"{api_time(coming.until)}: {named}; no running pod is evicted for it"
     )
     found = dependencies(snapshot, question, (), limited=True, exempt={}, maxima=queues.maxima)
     reasons = {limit.reason: scope.nodes_potential for limit in queues.maxima}
@@ -148,7 +150,8 @@ def refusal(
     if lacking := [text for _, text in near if text]:
         message += "; nearest: " + "; ".join(lacking)
     message += guarantees_text(preempting)
-    if late := overdue_text(snapshot, {snapshot.names[row] for row in rows.tolist()}, now):
+    nodes = {snapshot.names[row] for row in rows.tolist()}
+    if late := overdue_text(snapshot, nodes, now, question.preemptor.namespace):
         message += f"; {late}"
     helps = stats.first_help(rows)
     retry_at = None if helps is None else moment_of(helps) + MARGIN
