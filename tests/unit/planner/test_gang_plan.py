@@ -17,9 +17,9 @@ from makeway.planner.plan.gang.planner import NOT_SEEN, plan_gang, planning_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.price import Price
-from makeway.planner.plan.refusal.text import FORBIDDEN, NEVER, NO_ROOM, NOT_FOUND
+from makeway.planner.plan.refusal.text import FORBIDDEN, NEVER, NO_ROOM, NOT_FOUND, REFUSED_AGAIN
 from makeway.planner.plan.result import PlanRefusal
-from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup, RemovePod
+from makeway.planner.snapshot.changes import Enforce, KnowPodGroups, PutPod, PutPodGroup, RemovePod
 from makeway.planner.snapshot.records import PodRecord, pod_record
 from makeway.planner.snapshot.state import Snapshot
 from narrowing import as_a
@@ -206,7 +206,8 @@ def test_a_hard_budget_is_never_violated() -> None:
     snapshot = make_snapshot(["a"], pods, [make_budget("budget", labels, 1)], policy=policy)
 
     assert victims(planned(snapshot, gang(snapshot, 250, 1))) < {"p0", "p1"}
-    assert refused(snapshot, gang(snapshot, 250, 2)).reason == FORBIDDEN
+    found = refused(snapshot, gang(snapshot, 250, 2))
+    assert (found.reason, found.retry_at) == (FORBIDDEN, NOW + REFUSED_AGAIN)
 
 
 def test_protected_pods_are_never_victims() -> None:
@@ -221,9 +222,13 @@ def test_protected_pods_are_never_victims() -> None:
 def test_a_plan_beyond_the_bound_of_an_order_is_refused() -> None:
     policy = Policy(limits=PolicyLimits(victims_per_order=1))
     pods = [make_pod(name, name, LOW, 500) for name in "ab"]
-    snapshot = make_snapshot(["a", "b"], pods, policy=policy)
+    snapshot = make_snapshot(["a", "b"], pods)
+    source = ("ConfigMap", "makeway-system", "makeway-policy")
+    snapshot.apply(Enforce(policy, "rev-1", source))
 
-    assert refused(snapshot, gang(snapshot, 500, 2)).reason == FORBIDDEN
+    found = refused(snapshot, gang(snapshot, 500, 2))
+
+    assert (found.reason, found.retry_at, found.depends_on) == (FORBIDDEN, None, (source,))
 
 
 def test_the_cheapest_domain_is_taken_and_members_stay_in_it() -> None:

@@ -53,6 +53,7 @@ from makeway.planner.plan.refusal.text import (
 from makeway.planner.plan.result import GangDomain, PlanRefusal, Scope
 from makeway.planner.plan.terminating import overdue_text
 from makeway.planner.snapshot.columns import Ints
+from makeway.planner.snapshot.exemptions import Source
 from makeway.planner.snapshot.state import Snapshot
 
 MOST_DOMAIN_STEPS: Final = 2000
@@ -161,8 +162,12 @@ def _attempt(
         scope = replace(scope, revision=snapshot.revision)
         models, whole = [part for _, _, part in parts], len(parts) < MOST_DOMAINS
         refusal = refused(scope, gang, placeable, left_out=left_out, models=models, whole=whole, now=now)
-        message = refusal.message + guarantees_text(model.preempting)
-        return replace(refusal, message=message, priced=in_order(priced, gang, objective))
+        return replace(
+            refusal,
+            message=refusal.message + guarantees_text(model.preempting),
+            depends_on=_depends_on(snapshot, refusal),
+            priced=in_order(priced, gang, objective),
+        )
     part, draft, domains = best
     own, record = all(one.question.may_preempt for one in gang.classes), snapshot.groups.record_of(gang.name)
     if (draft.singles or draft.units) and not (own if record is None else record.lets_preempt(own)):
@@ -276,6 +281,8 @@ def refused(
             f"there would be room for {counted(gang.must_place, 'pod')} of group {gang.name}{within}, but "
             "not within the policy's bounds for one plan"
         )
+        if any(_keeps_together(model) for model in models):
+            retry_at = now + REFUSED_AGAIN
         return PlanRefusal(
             scope, FORBIDDEN, message, placeable=placeable, left_out=left_out, retry_at=retry_at
         )
@@ -287,6 +294,13 @@ def refused(
     )
     message = f"{found}, and it is not certain that there is none for all{_closed(models)}"
     return PlanRefusal(scope, NOT_FOUND, message, placeable=placeable, left_out=left_out, retry_at=retry_at)
+
+
+def _depends_on(snapshot: Snapshot, refusal: PlanRefusal) -> tuple[Source, ...]:
+    """Return the configuration whose change may help: of queues, and the policy where it may keep victims."""
+    policy = refusal.retry_at is not None or refusal.reason == FORBIDDEN
+    found = snapshot.exemptions.source if policy else None, snapshot.queues.source
+    return tuple(one for one in found if one is not None)
 
 
 def _closed(models: Sequence[Model]) -> str:
@@ -324,6 +338,15 @@ def _spares(model: Model, gang: GangQuestion) -> bool:
     priority, tree = gang.classes[0].question.preemptor.priority, model.snapshot.queues.tree
     reclaimable = model.priority == priority if tree is not None and tree.reclaim else False
     return bool((((model.priority < priority) | reclaimable) & ~model.removable).any())
+
+
+def _keeps_together(model: Model) -> bool:
+    """Report whether hard budgets or guarantees may keep some of the pods of which each by itself may go.
+
+    How many they let go changes with pods elsewhere.
+    """
+    hard = model.has_budgets and bool(model.snapshot.exemptions.policy.hard_budgets)
+    return hard or bool(model.margins)
 
 
 def _lacks(model: Model) -> dict[str, int]:
