@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
+from makeway.planner.commit.removable import removable_pods
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.gang.result import GangPlan
@@ -81,6 +82,27 @@ def test_a_pod_that_is_assumed_and_nominated_counts_once() -> None:
     places = nominated(snapshot)
 
     as_a(GangPlan, plan_gang(snapshot, gang(snapshot, 2, nominations=places, assumed=places), NOW))
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize(("others", "goes"), [("root.a", {"a"}), ("root.b", set[str]())])
+def test_members_in_several_queues_take_the_guarantee_of_none(turn: int, others: str, goes: set[str]) -> None:
+    """Whichever of them is first: a plan that its commit refuses would be made again and again."""
+    built = tree(queue("a", guaranteed={"cpu": 500}), queue("b"))
+    low = pod("a", "root.a", "n1", size=500)
+    snapshot = snapshot_of(built, low, nodes=2)
+    members = [pod("m1", "root.a", priority=HIGH, size=500), pod("m2", others, priority=HIGH, size=500)]
+    for one in members[::turn]:
+        snapshot.apply(PutPod(one))
+    asked = tuple(GangClass(ask(one), 1) for one in members[::turn])
+
+    found = plan_gang(snapshot, GangQuestion("default/gang", asked, 2), NOW)
+    judged = removable_pods(
+        snapshot, asked[0].question, [low], NOW, members=members, preempting=GroupKey("default", "gang")
+    )
+
+    assert {one.pod.uid for one in found.victims} == goes if isinstance(found, GangPlan) else not goes
+    assert judged.keys() == goes
 
 
 def test_a_unit_frees_of_a_queue_what_all_its_pods_hold() -> None:

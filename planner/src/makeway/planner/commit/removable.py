@@ -16,7 +16,7 @@ from makeway.core.k8s.pod_groups import GroupKey
 from makeway.core.policy.rules import lower_rule
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.constraints.budgets import debits
-from makeway.planner.plan.constraints.queues import margins_of
+from makeway.planner.plan.constraints.queues import margins_of, own_queues
 from makeway.planner.plan.groups import PlanGroups
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, RemovablePod
@@ -45,9 +45,9 @@ def removable_pods(
     budgets, groups = snapshot.budgets, snapshot.groups
     rules = who_preempts(snapshot, question, micros, members=members, group=preempting)
     taken = debits(snapshot, (*question.in_flight, *question.leaving))
-    planning = PlanGroups(snapshot, question, rules, taken, margins_of(snapshot, question))
+    planning = PlanGroups(snapshot, question, rules, taken, margins_of(snapshot, question, members=members))
     undecided = {name for name in snapshot.undecided if snapshot.exemptions.policy.has_hard_budgets(name)}
-    guaranteed = _guaranteed(snapshot, question, victims)
+    guaranteed = _guaranteed(snapshot, question, victims, members)
     ordered = sorted(victims, key=lambda one: one.importance)
     sets = np.array([snapshot.budget_set(one.uid) for one in ordered], np.int64)
     hard, spent = budgets.hard(sets).tolist(), budgets.exhausted(sets, taken).tolist()
@@ -78,20 +78,22 @@ def removable_pods(
     return found
 
 
-def _guaranteed(snapshot: Snapshot, question: Question, victims: Sequence[PodRecord]) -> set[str]:
+def _guaranteed(
+    snapshot: Snapshot, question: Question, victims: Sequence[PodRecord], members: Sequence[PodRecord]
+) -> set[str]:
     """Return which pods would, all gone together, leave a queue below its guarantee, by UID.
 
     Not in the preemptor's own queue, and those above it.
     """
     queues = snapshot.queues
-    own = queues.queue_of(question.preemptor)
-    if queues.tree is None or own is None:
+    if queues.tree is None:
         return set()
+    own = own_queues(snapshot, members or (question.preemptor,))
     kept: set[str] = set()
     gone = (one.uid for one in victims)
     usage, _ = queues.without({*question.in_flight, *question.leaving, *gone})
     for queue in queues.tree:
-        if queue.number in own.line:
+        if queue.number in own:
             continue
         held = usage.of(queue.number)
         below = [name for name, least in queue.guaranteed.items() if held.get(name, 0) < least]

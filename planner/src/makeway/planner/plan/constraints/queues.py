@@ -17,7 +17,7 @@ of a queue that is below its guarantee, however far.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -286,16 +286,17 @@ def _on_its_way(
 
 
 def margins_of(
-    snapshot: Snapshot, question: Question, *, of_group: bool = False
+    snapshot: Snapshot, question: Question, *, members: Sequence[PodRecord] = (), of_group: bool = False
 ) -> tuple[GuaranteeMargin, ...]:
     """Return the guarantees, outside the preemptor's own queues, that victims could break.
 
     Those of one node, with what is evicted with them, or, `of_group`, those of any number of nodes.
+    `members`: of the group that preempts, where it is one.
     """
-    tree, own = snapshot.queues.tree, snapshot.queues.queue_of(question.preemptor)
-    if tree is None or own is None:
+    tree, own = snapshot.queues.tree, own_queues(snapshot, members or (question.preemptor,))
+    if tree is None:
         return ()
-    guaranteed = [queue for queue in tree if queue.guaranteed and queue.number not in own.line]
+    guaranteed = [queue for queue in tree if queue.guaranteed and queue.number not in own]
     if not guaranteed:
         return ()
     usage, _ = snapshot.queues.without(question.in_flight.keys() | question.leaving)
@@ -309,6 +310,15 @@ def margins_of(
             if near or (of_group and held.get(name, 0)):
                 found.append(GuaranteeMargin(queue, name, max(spare, 0)))
     return tuple(found)
+
+
+def own_queues(snapshot: Snapshot, pods: Iterable[PodRecord]) -> frozenset[int]:
+    """Return the numbers of the queues that all of some pods are in or below; none without queues.
+
+    No pod of a group takes another queue's guarantee because a member is in that queue.
+    """
+    lines = {found.line for pod in pods if (found := snapshot.queues.queue_of(pod)) is not None}
+    return frozenset.intersection(*map(frozenset, lines)) if lines else frozenset()
 
 
 def _beyond(uses: Ints, spare: int) -> Flags:

@@ -94,7 +94,7 @@ def modelling(
     devices = snapshot.served_by_devices({name for one in needs for name in one})
     served = np.isin(asked, [columns.resources[name] for name in devices])
     maxima = maxima_of(snapshot, gang, [pod for _, pod in over.placed])
-    margins = margins_of(snapshot, first, of_group=True)
+    margins = margins_of(snapshot, first, members=members, of_group=True)
     asked_for = maxima or margins or preempting.reclaim
     queues = numbers_of(snapshot, tallies) if asked_for else None
     counted = tuple(dict.fromkeys(one.resource for one in maxima))
