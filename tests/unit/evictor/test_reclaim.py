@@ -145,12 +145,12 @@ async def test_a_change_between_two_deletes_spares_the_second() -> None:
     assert outcome.result != "succeeded"
 
 
-def unit_world(other: str) -> World:
-    """A unit of pods a, in root.b, and b, in another queue and on another node."""
+def unit_world(other: str, own: int = 5) -> World:
+    """A unit of pods a, in root.b, and b, in another queue and on another node. `own`: their priority."""
     container = Container(name="c", resources=ResourceRequirements(requests={"cpu": "1"}))
     pods = [
         msgspec.structs.replace(one, metadata=asking(a_pod(one.metadata.name), path).metadata)
-        for one, path in ((member("a", priority=5), "root.b"), (member("b", "node-b", priority=5), other))
+        for one, path in ((member("a", priority=own), "root.b"), (member("b", "node-b", priority=own), other))
     ]
     world = world_of(*(changed(one, "spec", containers=(container,)) for one in pods))
     world.cluster.groups = {
@@ -167,9 +167,13 @@ def order_for_unit() -> EvictionOrder:
     return msgspec.structs.replace(order, victims=victims)
 
 
-@pytest.mark.parametrize(("other", "goes"), [("root.b", True), ("root.a", False)])
-async def test_a_unit_goes_whole_only_where_all_of_it_is_taken_back(other: str, goes: bool) -> None:
-    world = unit_world(other)
+@pytest.mark.parametrize(
+    ("other", "own", "goes"),
+    [("root.b", 5, True), ("root.b", 4, True), ("root.b", 6, False), ("root.a", 5, False)],
+)
+async def test_a_unit_goes_whole_only_where_all_of_it_is_taken_back(other: str, own: int, goes: bool) -> None:
+    """Not where a pod is more important than its group: the next one would take the room back."""
+    world = unit_world(other, own)
 
     outcome = await world.carry_out(order_for_unit())
 

@@ -194,6 +194,20 @@ def test_a_unit_goes_whole_where_all_of_it_is_reclaimed(other: str, goes: bool) 
     assert bool(removable_pods(snapshot, asked, pods, NOW)) == goes
 
 
+@pytest.mark.parametrize(("own", "whole"), [(LOW, True), (LOW, False), (HIGH, True), (HIGH, False)])
+def test_a_pod_that_is_more_important_than_its_group_stays(own: int, whole: bool) -> None:
+    """The scheduler looks at pods by their own priority: the next one would take the room back."""
+    snapshot = snapshot_of(OPEN)
+    snapshot.apply(KnowPodGroups(True, True, True))
+    snapshot.apply(PutPodGroup(group("g", whole=whole)))
+    there = msgspec.structs.replace(pod("x", "root.b", "n1", own, 500), group="g")
+    snapshot.apply(PutPod(there))
+    asked = ask(pod("new", "root.a"))
+
+    assert bool(names(plan(snapshot, asked, NOW))) == (own == LOW)
+    assert bool(removable_pods(snapshot, asked, [snapshot.pods["x"]], NOW)) == (own == LOW)
+
+
 def with_gang(snapshot: Snapshot, *classes: tuple[PodRecord, int]) -> GangQuestion:
     """The question about a group all of whose members need a node."""
     snapshot.apply(KnowPodGroups(True, True, True))

@@ -82,6 +82,11 @@ class PodFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.priority if self.own_priority is None else self.own_priority
 
     @property
+    def is_reclaimable(self) -> bool:
+        """Whether its room may be taken back; else what is made anew for it would take that first, again."""
+        return not self.daemon and self.by_itself <= self.priority
+
+    @property
     def bound_at(self) -> datetime | None:
         """When it was bound, as kube-apiserver notes it, or else made; None where that is not known."""
         micros = self.created_micros if self.scheduled_micros == NOT_SCHEDULED else self.scheduled_micros

@@ -85,7 +85,7 @@ class QueueGuard:
         its groups' priority. O(queues).
         """
         tree = self._tree()
-        if isinstance(tree, str) or victim.daemon:
+        if isinstance(tree, str) or not victim.is_reclaimable:
             return ""
         if is_queue_exempt(victim.namespace, victim.priority, self._exempt_namespaces()):
             return ""

@@ -34,7 +34,7 @@ from makeway.core.queues.reclaim import Reclaim, reclaims
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.planner.plan.constraints.tally import Weights
 from makeway.planner.plan.request import Question
-from makeway.planner.snapshot.columns import OF_DAEMONSET, START, Flags, Ints
+from makeway.planner.snapshot.columns import NOT_RECLAIMED, START, Flags, Ints
 from makeway.planner.snapshot.exemptions import Exemptions
 from makeway.planner.snapshot.node_slots import Kept, NodeSlots
 from makeway.planner.snapshot.records import PodRecord
@@ -89,9 +89,8 @@ class WhoPreempts:
             pod.namespace, pod.priority, self.exemptions.queue_exempt_namespaces
         ):
             return ""
-        daemon = self.exemptions.facts_of(pod).daemon
-        path = self.exemptions.path_of(pod)
-        return "" if daemon else self.reclaim.with_pod(path, pod.priority, pod.requests)
+        path, goes = self.exemptions.path_of(pod), self.exemptions.facts_of(pod).is_reclaimable
+        return self.reclaim.with_pod(path, pod.priority, pod.requests) if goes else ""
 
     def reclaimable(self, snapshot: Snapshot, columns: NodeSlots, queues: Weights | None) -> Flags | None:
         """Return bool[slots, M], what `reclaimed` says of each pod; None where nothing is reclaimed.
@@ -108,7 +107,7 @@ class WhoPreempts:
         lends = np.array([*back.lenders, False])[numbers]
         lends &= ~snapshot.signatures.of_namespaces(self.exemptions.queue_exempt_namespaces)
         found &= lends.take(columns.signature)
-        found &= columns.rule_bits < OF_DAEMONSET
+        found &= columns.rule_bits < NOT_RECLAIMED
         layers = [columns.resources[name] for name in back.resources if name in columns.resources]
         holds = [columns.request(layer) > 0 for layer in layers]
         return found & np.logical_or.reduce(holds) if holds else None

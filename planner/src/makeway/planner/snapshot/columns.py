@@ -31,8 +31,8 @@ PRIORITY, START, BUDGETS, SIGNATURE, EXEMPT_BELOW, EXEMPT_UNTIL, GROUP = range(7
 UNSAVED_SINCE, LONGEST_UNSAVED, RULE_BITS = 7, 8, 9
 """Layers of the pods; those of the resources follow."""
 
-OF_DAEMONSET: Final = 2**62
-"""The bit of RULE_BITS above those of all rules: the pod is a DaemonSet's, as far as is known."""
+NOT_RECLAIMED: Final = 2**62
+"""The bit of RULE_BITS above those of all rules: no queue takes the pod's room back, as far as is known."""
 
 RESOURCES: Final = 10
 """The first layer that is a resource's."""

@@ -19,7 +19,7 @@ from makeway.core.policy.rules import Rule, exemption_of, rules_in_force
 from makeway.core.policy.toleration import PreemptionToleration, toleration_of
 from makeway.core.policy.toleration_record import CONFIGMAP, NO_RECORD, TolerationRecord
 from makeway.core.queues.queue_exempt import queue_exempt_namespaces
-from makeway.planner.snapshot.columns import OF_DAEMONSET
+from makeway.planner.snapshot.columns import NOT_RECLAIMED
 from makeway.planner.snapshot.records import PodRecord
 
 Source = tuple[str, str, str]
@@ -99,8 +99,8 @@ class Exemptions:
         return Party(labels, pod.labels, pod.facts.priority_class, self.path_of(pod), pod.start_micros)
 
     def rule_bits(self, pod: PodRecord) -> int:
-        """Return of which rules a pod may be the victim, bit by bit, and whether OF_DAEMONSET. O(rules)."""
-        return self._table_bits(pod) | (OF_DAEMONSET if self.facts_of(pod).daemon else 0)
+        """Return of which rules a pod may be the victim, bit by bit, and whether NOT_RECLAIMED. O(rules)."""
+        return self._table_bits(pod) | (0 if self.facts_of(pod).is_reclaimable else NOT_RECLAIMED)
 
     def _table_bits(self, pod: PodRecord) -> int:
         """Return those of the rules; remembered for pods that are alike in what rules ask."""
