@@ -11,10 +11,11 @@ from makeway.core.queues.amounts import over
 from makeway.core.queues.quota_exemption import EXEMPT_NAMESPACE
 from makeway.core.queues.tree import QueueTree
 from makeway.core.queues.victims import run_to_end
+from makeway.planner.commit.removable import removable_pods
 from makeway.planner.plan.decision import QuotaInputs
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.quota.decide import answering
-from makeway.planner.snapshot.changes import Adopt, Enforce
+from makeway.planner.snapshot.changes import Adopt, Enforce, PutPod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from narrowing import as_a
@@ -170,6 +171,29 @@ def test_where_no_queue_is_near_a_limit_the_plan_is_that_without_queues() -> Non
     question = ask(pod("new", "root.p", priority=HIGH, size=300))
 
     assert victims(plan(with_queues, question, NOW)) == victims(plan(without, question, NOW))
+
+
+def test_the_label_of_a_running_pod_takes_it_into_no_other_queue() -> None:
+    built = tree(queue("a", guaranteed={"cpu": 300}), queue("b"), queue("p"))
+    placed = {f"{name}{number}": name for name, many in (("a", 3), ("b", 2)) for number in range(many)}
+    snapshot = snapshot_of(built, *(pod(uid, f"root.{name}", "n1") for uid, name in placed.items()))
+    for uid, name in placed.items():
+        snapshot.apply(PutPod(pod(uid, "root.b" if name == "a" else "root.a", "n1")))
+    question = ask(pod("new", "root.p", priority=HIGH))
+
+    found = as_a(Plan, plan(snapshot, question, NOW))
+
+    goes = {one.pod.uid for one in found.candidates[0].removable}
+    assert goes == {"b0", "b1"}
+    assert removable_pods(snapshot, question, [snapshot.pods[uid] for uid in placed], NOW).keys() == goes
+
+
+def test_the_label_of_a_running_pod_frees_nothing_of_another_queues_maximum() -> None:
+    built = tree(queue("p", maximum={"cpu": 200}), queue("b"))
+    snapshot = snapshot_of(built, pod("p0", "root.p", "n1"), pod("z0", "root.b", "n1"))
+    snapshot.apply(PutPod(pod("z0", "root.p", "n1")))
+
+    assert victims(plan(snapshot, ask(pod("new", "root.p", priority=HIGH, size=200)), NOW)) == {"n1": ["p0"]}
 
 
 PATHS = ("root.t.a", "root.t.b", "root.c", "root.p")

@@ -19,7 +19,7 @@ from makeway.planner.plan.candidates import EvaluatedBatch, best_candidates
 from makeway.planner.plan.constraints.budgets import debits_before
 from makeway.planner.plan.constraints.counting import layers_of
 from makeway.planner.plan.constraints.pods import Constraints
-from makeway.planner.plan.constraints.queues import queue_constraints_of
+from makeway.planner.plan.constraints.queues import numbers_of, queue_constraints_of
 from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
 from makeway.planner.plan.daemonset.planner import plan_daemonset
 from makeway.planner.plan.daemonset.text import NO_VICTIMS
@@ -271,8 +271,8 @@ class Evaluator:
         self._devices = snapshot.served_by_devices(question.needs)
         micros = microseconds(now)
         self.rules = rules = who_preempts(snapshot, question, micros)
-        numbered = rules.reclaim is not None
-        queues = queue_constraints_of(snapshot, question, placed, tallies, numbered=numbered)
+        self._labelled = None if rules.reclaim is None else numbers_of(snapshot, tallies, labelled=True)
+        queues = queue_constraints_of(snapshot, question, placed, tallies)
         self.queues = replace(queues, maxima=(), on_its_way=None) if question.ignore_columns else queues
         weighed = question.needs if question.weighed is None else question.weighed
         self._lost_work = ranking_by(policy.lost_work, weighed, micros)
@@ -304,7 +304,7 @@ class Evaluator:
             devices=self._devices,
             groups=groups,
             lost_work=self._lost_work,
-            reclaimable=self.rules.reclaimable(self._snapshot, batch.columns, self.queues.numbers),
+            reclaimable=self.rules.reclaimable(self._snapshot, batch.columns, self._labelled),
         )
         of_question = self._snapshot, self.question, self._debits, self._now
         return EvaluatedBatch(batch, found, *of_question, required, self.queues, self.rules)

@@ -92,18 +92,18 @@ class WhoPreempts:
         path, goes = self.exemptions.path_of(pod), self.exemptions.facts_of(pod).is_reclaimable
         return self.reclaim.with_pod(path, pod.priority, pod.requests) if goes else ""
 
-    def reclaimable(self, snapshot: Snapshot, columns: NodeSlots, queues: Weights | None) -> Flags | None:
+    def reclaimable(self, snapshot: Snapshot, columns: NodeSlots, labelled: Weights | None) -> Flags | None:
         """Return bool[slots, M], what `reclaimed` says of each pod; None where nothing is reclaimed.
 
-        `queues`: the numbers of the pods' queues plus 1. O(slots · nodes + signatures).
+        `labelled`: the numbers plus 1 of the queues that labels name now. O(slots · nodes + signatures).
         """
         back = self.reclaim
-        if back is None or queues is None:
+        if back is None or labelled is None:
             return None
         found: Flags = columns.priority == back.priority
         if not found.any():
             return None
-        numbers = queues.as_known(np.arange(snapshot.signatures.size)) - 1
+        numbers = labelled.as_known(np.arange(snapshot.signatures.size)) - 1
         lends = np.array([*back.lenders, False])[numbers]
         lends &= ~snapshot.signatures.of_namespaces(self.exemptions.queue_exempt_namespaces)
         found &= lends.take(columns.signature)

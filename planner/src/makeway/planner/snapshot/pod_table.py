@@ -113,7 +113,9 @@ class PodTable:
         before = self.by_uid.get(uid)
         if before is not None and before.node and before.facts.queue != pod.facts.queue:
             # The queue of a pod is fixed when it is placed: a label that is changed later frees no quota.
-            pod = replace(pod, facts=replace(pod.facts, queue=before.facts.queue))
+            queue = before.facts.queue
+            signature = replace(pod.signature, queue=queue)
+            pod = replace(pod, facts=replace(pod.facts, queue=queue), signature=signature)
         pod = self.groups.entered(pod)
         if before == pod:
             return

@@ -23,7 +23,6 @@ from datetime import datetime
 
 import numpy as np
 
-from makeway.core.k8s.queue_labels import QUEUE_LABELS, asked_for
 from makeway.core.queues.amounts import text_of
 from makeway.core.queues.placement import place
 from makeway.core.queues.queue_exempt import is_queue_exempt
@@ -184,16 +183,9 @@ NO_QUEUE_CONSTRAINTS = QueueConstraints()
 
 
 def queue_constraints_of(
-    snapshot: Snapshot,
-    question: Question,
-    assumed: Iterable[Placed],
-    tallies: BoundedTallies,
-    *,
-    numbered: bool = False,
+    snapshot: Snapshot, question: Question, assumed: Iterable[Placed], tallies: BoundedTallies
 ) -> QueueConstraints:
     """Work out what queues mean for a preemptor. O(1) without queues, else O(queues with a guarantee).
-
-    `numbered`: the pods' queues are asked for whether or not anything is near to a limit.
 
     Raises:
         AllowanceUsedUp: the tallies' allowance did not suffice.
@@ -209,7 +201,7 @@ def queue_constraints_of(
     if not is_queue_exempt(pod.namespace, pod.priority, snapshot.exemptions.queue_exempt_namespaces):
         maxima = tuple(_maxima(snapshot, tree, own, pod, coming))
     margins = margins_of(snapshot, question)
-    if not maxima and not margins and not numbered:
+    if not maxima and not margins:
         return NO_QUEUE_CONSTRAINTS
 
     on_its_way = _on_its_way(snapshot, question, maxima, coming) if maxima else None
@@ -218,8 +210,10 @@ def queue_constraints_of(
     )
 
 
-def numbers_of(snapshot: Snapshot, tallies: BoundedTallies) -> Weights | None:
+def numbers_of(snapshot: Snapshot, tallies: BoundedTallies, *, labelled: bool = False) -> Weights | None:
     """Return the numbers of the pods' queues plus 1, None where there are no queues.
+
+    Of those that they were placed in, or, `labelled`, that their labels name now.
 
     Raises:
         AllowanceUsedUp: the tallies' allowance did not suffice.
@@ -229,13 +223,13 @@ def numbers_of(snapshot: Snapshot, tallies: BoundedTallies) -> Weights | None:
     if tree is None:
         return None
 
-    def numbered(namespace: str, labels: dict[str, str]) -> int:
-        return place(tree, asked_for(labels), namespace).queue.number + 1
+    def numbered(namespace: str, asked: str) -> int:
+        return place(tree, asked, namespace).queue.number + 1
 
     def weigh(signatures: Ints) -> Ints:
-        return snapshot.signatures.of_labels(QUEUE_LABELS, numbered, signatures)
+        return snapshot.signatures.of_queues(numbered, signatures, labelled=labelled)
 
-    return tallies.get(snapshot, ("queue", queues.revision), weigh, cost=_PYTHON).use
+    return tallies.get(snapshot, ("queue", labelled, queues.revision), weigh, cost=_PYTHON).use
 
 
 def _maxima(

@@ -95,8 +95,8 @@ def modelling(
     served = np.isin(asked, [columns.resources[name] for name in devices])
     maxima = maxima_of(snapshot, gang, [pod for _, pod in over.placed])
     margins = margins_of(snapshot, first, members=members, of_group=True)
-    asked_for = maxima or margins or preempting.reclaim
-    queues = numbers_of(snapshot, tallies) if asked_for else None
+    queues = numbers_of(snapshot, tallies) if maxima or margins else None
+    labelled = numbers_of(snapshot, tallies, labelled=True) if preempting.reclaim else None
     counted = tuple(dict.fromkeys(one.resource for one in maxima))
     # What is in flight stands for this moment alone.
     touched = np.isin(rows, list(over.in_flight_pods))
@@ -113,6 +113,7 @@ def modelling(
                 served=served,
                 counted=counted,
                 queues=queues,
+                labelled=labelled,
                 weights=weights,
             )
         )

@@ -48,16 +48,17 @@ def part_of(
     served: Flags,
     counted: tuple[str, ...],
     queues: Weights | None,
+    labelled: Weights | None,
     weights: Sequence[Weights],
 ) -> Part:
     """Look at some nodes. `served`: bool[R], by devices. `counted`: resources that queues limit.
 
-    `queues`: the numbers of the pods' queues plus 1, where they count.
+    `queues`: the numbers of the pods' queues plus 1, where they count; `labelled`: as labels name them now.
     """
     batch, groups = planning.ordered(batch)
     columns = batch.columns
     planning.rules.exempt(columns)
-    removable = _removable(snapshot, question, batch, groups=groups, planning=planning, queues=queues)
+    removable = _removable(snapshot, question, batch, groups=groups, planning=planning, labelled=labelled)
     allocatable = columns.allocatable[asked]
     room = allocatable - columns.requested[asked] - batch.reserved[asked]
     room = np.where(served[:, None] & (allocatable == 0), MOST, room)
@@ -185,13 +186,13 @@ def _removable(
     *,
     groups: BatchGroups | None,
     planning: PlanGroups,
-    queues: Weights | None,
+    labelled: Weights | None,
 ) -> Flags:
     """Return bool[D, N]: the pods that every rule about single pods and units allows to go."""
     policy = snapshot.exemptions.policy
     columns, taken = batch.columns, planning.debits
     priority, now_micros = question.preemptor.priority, planning.rules.now_micros
-    lower = lower_pods(columns, priority, planning.rules.reclaimable(snapshot, columns, queues))
+    lower = lower_pods(columns, priority, planning.rules.reclaimable(snapshot, columns, labelled))
     removable = removable_pods(columns, lower, preemptor_priority=priority, now_micros=now_micros)
     if policy.hard_budgets and len(snapshot.budgets):
         sets = columns.budgets

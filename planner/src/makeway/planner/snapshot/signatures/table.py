@@ -15,6 +15,7 @@ import numpy as np
 from makeway.core.k8s.affinity import Term, anti_affinity_terms
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.ports import HostPort, host_ports
+from makeway.core.k8s.queue_labels import QUEUE_LABELS, asked_for
 from makeway.core.k8s.selector import Requirement, SelectorError
 from makeway.planner.snapshot.bounds import MOST_TERMS, is_large_affinity
 from makeway.planner.snapshot.columns import Flags, Ints, extended
@@ -32,7 +33,8 @@ class PodSignature(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
     `labels`: pairs, in order. `anti_affinity`: its required terms. `claims`: names of its
     PersistentVolumeClaims. `terminating`: it has a deletionTimestamp, and spread no longer counts it.
-    `left_out`: it has more terms or host ports than are looked at, and counts as having none.
+    `left_out`: it has more terms or host ports than are looked at, and counts as having none. `queue`: the
+    one that its label named when it was placed, where that names another now.
     """
 
     namespace: str
@@ -42,6 +44,7 @@ class PodSignature(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     claims: tuple[str, ...] = ()
     terminating: bool = False
     left_out: bool = False
+    queue: str | None = None
 
 
 def signature_of(pod: Pod) -> PodSignature:
@@ -100,10 +103,12 @@ class SignatureTable:
         self._namespaces: InternTable[str] = InternTable()
         self._ports: InternTable[tuple[HostPort, ...]] = InternTable()
         self._claims: InternTable[tuple[str, ...]] = InternTable()
+        self._queues: InternTable[str] = InternTable()
         self._namespace: Ints = np.zeros(64, np.int64)
         self._terms: Ints = np.zeros(64, np.int64)
         self._port: Ints = np.zeros(64, np.int64)
         self._claim: Ints = np.zeros(64, np.int64)
+        self._queue: Ints = np.zeros(64, np.int64)
         self._exclusive = exclusive
         self._reduced: dict[int, tuple[PodSignature, PodSignature]] = {}
 
@@ -144,6 +149,8 @@ class SignatureTable:
             self._ports.release(int(self._port[number]))
         if signature.claims:
             self._claims.release(int(self._claim[number]))
+        if signature.queue is not None:
+            self._queues.release(int(self._queue[number]))
 
     def use_keys(self, keys: frozenset[str]) -> None:
         """Count labels of these keys and no others; pods that are there are to be entered anew."""
@@ -193,22 +200,23 @@ class SignatureTable:
         """Return int64[numbers], what the signatures' exclusive claims weigh; 0 where they have none."""
         return _weighed(self._claims, self._claim[numbers], weigh)
 
-    def of_labels(
-        self, keys: tuple[str, ...], weigh: Callable[[str, dict[str, str]], int], numbers: Ints
-    ) -> Ints:
-        """Return int64[numbers], what namespace and the labels of some keys weigh.
+    def of_queues(self, weigh: Callable[[str, str], int], numbers: Ints, *, labelled: bool = False) -> Ints:
+        """Return int64[numbers], what namespace and the queue weigh that labels named when pods were placed.
 
-        O(numbers · log), and once for each combination that there is.
+        `labelled`: that they name now. O(numbers · log), and once for each combination that there is.
         """
-        told = np.stack([self._namespace[numbers], *(self.labels.of(key, numbers) for key in keys)])
-        different, place = np.unique(told, axis=1, return_inverse=True)
-        amounts = [
-            weigh(
-                self._namespaces.value(int(one[0])) or "",
-                {key: self.labels.value(key, int(at)) for key, at in zip(keys, one[1:], strict=True) if at},
-            )
-            for one in different.T
-        ]
+        placed = np.zeros_like(numbers) if labelled else self._queue[numbers]
+        named = [self.labels.of(key, numbers) for key in QUEUE_LABELS]
+        different, place = np.unique(
+            np.stack([self._namespace[numbers], placed, *named]), axis=1, return_inverse=True
+        )
+        amounts = []
+        for namespace, queue, *values in different.T.tolist():
+            asked = self._queues.value(queue)
+            if asked is None:
+                found = zip(QUEUE_LABELS, values, strict=True)
+                asked = asked_for({key: self.labels.value(key, value) for key, value in found})
+            amounts.append(weigh(self._namespaces.value(namespace) or "", asked))
         return np.array(amounts, np.int64)[place.reshape(-1)]
 
     # -------------------------------------------------------------------------------- inner work
@@ -243,12 +251,15 @@ class SignatureTable:
         self._terms[number] = self.anti_affinity.acquire(signature.anti_affinity)
         self._port[number] = self._ports.acquire(signature.ports)[0] if signature.ports else NONE
         self._claim[number] = self._claims.acquire(signature.claims)[0] if signature.claims else NONE
+        queue = signature.queue
+        self._queue[number] = NONE if queue is None else self._queues.acquire(queue)[0]
 
     def _lengthen(self) -> None:
         more = self.assigned.size
         self.assigned, self.terminating = extended(self.assigned, more), extended(self.terminating, more)
         self._namespace, self._terms = extended(self._namespace, more), extended(self._terms, more)
         self._port, self._claim = extended(self._port, more), extended(self._claim, more)
+        self._queue = extended(self._queue, more)
 
 
 def _weighed(values: InternTable[_V], held: Ints, weigh: Callable[[_V], int]) -> Ints:
