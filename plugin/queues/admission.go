@@ -148,7 +148,7 @@ func (g *Gate) checkDemand(pod *v1.Pod, wanted demand, profileMode string) *Reje
 	w.tried = before != nil && before.tried && !g.waiting.isFreed(before)
 	w.flushAt = g.clock.Now().Add(heldFlush)
 	g.addWaiting(w)
-	rejected := g.rejection(wanted, own, w.message)
+	rejected := &Rejection{gate: g, reason: rejectedFull, message: w.message, rooms: g.usage.rooms(wanted.leaf, wanted.needs, own, nil, true)}
 	if g.usage.mayPreempt(&wanted, own, w.rank) {
 		rejected.reason = rejectedMayHelp
 	} else {
@@ -157,23 +157,8 @@ func (g *Gate) checkDemand(pod *v1.Pod, wanted demand, profileMode string) *Reje
 	return rejected
 }
 
-// rejection is that of a pod whose queue is full, with the room in each queue that it would enter. O(depth × resources).
-func (g *Gate) rejection(w demand, own *demand, message string) *Rejection {
-	r := &Rejection{gate: g, reason: rejectedFull, message: message, needs: w.needs, line: w.leaf.line, free: make([][]int64, len(w.leaf.line))}
-	for i, q := range w.leaf.line {
-		r.free[i] = make([]int64, len(w.needs))
-		for j, n := range w.needs {
-			r.free[i][j] = unlimited
-			if most := q.max[n.index]; most != unlimited {
-				r.free[i][j] = most - g.usage.without(q, n.index, own)
-			}
-		}
-	}
-	return r
-}
-
 // sentence names what is short, nearest queue first.
-func sentence(short []shortage) string {
+func sentence(short []room) string {
 	parts := make([]string, 0, len(short))
 	for _, s := range short {
 		parts = append(parts, s.String())

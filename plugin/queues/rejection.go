@@ -19,17 +19,14 @@ const (
 	rejectedUnknown = "limits_unknown"
 )
 
-// Rejection is why a pod is kept out of its queue; the room in each queue that it would enter, itself first in
-// line; and how that changes when pods are removed in a dry run. A cycle whose pod passed the gate has none: then nothing
+// Rejection is why a pod is kept out of its queue; the room in each queue that it would enter, its own first; and how that changes when pods are removed in a dry run. A cycle whose pod passed the gate has none: then nothing
 // but removing would follow, and that makes room only.
 type Rejection struct {
 	gate    *Gate
 	reason  string
 	message string
 
-	needs   []need
-	line    []*queue
-	free    [][]int64 // by queue of the line and need; unlimited where there is no max; nil where the limits are not known
+	rooms   []room // nil where the limits are not known
 	removed map[types.UID]*demand
 }
 
@@ -89,23 +86,13 @@ func (r *Rejection) Clone() fwk.StateData {
 		return r
 	}
 	clone := *r
-	clone.free, clone.removed = make([][]int64, len(r.free)), maps.Clone(r.removed)
-	for i, free := range r.free {
-		clone.free[i] = slices.Clone(free)
-	}
+	clone.rooms, clone.removed = slices.Clone(r.rooms), maps.Clone(r.removed)
 	return &clone
 }
 
 // Fits reports whether there is room in every queue.
 func (r *Rejection) Fits() bool {
-	for _, free := range r.free {
-		for j, n := range r.needs {
-			if free[j] != unlimited && n.value > free[j] {
-				return false
-			}
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.rooms, func(one room) bool { return !one.isEnough() })
 }
 
 // RemovePod takes a pod out in a dry run. One that does not count, or counts in another subtree, makes no room.
@@ -118,7 +105,7 @@ func (r *Rejection) RemovePod(uid types.UID) {
 		r.removed = map[types.UID]*demand{}
 	}
 	r.removed[uid] = m
-	r.shift(m, 1)
+	r.shift(m, -1)
 }
 
 // AddPod puts a pod back that was taken out in a dry run. Others that the scheduler adds, such as pods nominated to
@@ -129,20 +116,12 @@ func (r *Rejection) AddPod(uid types.UID) {
 		return
 	}
 	delete(r.removed, uid)
-	r.shift(m, -1)
+	r.shift(m, 1)
 }
 
 func (r *Rejection) shift(m *demand, sign int64) {
-	for i, q := range r.line {
-		if !q.holds(m.leaf) {
-			continue
-		}
-		for j, n := range r.needs {
-			for _, held := range m.needs {
-				if held.index == n.index && r.free[i][j] != unlimited {
-					r.free[i][j] += sign * held.value
-				}
-			}
-		}
+	for i := range r.rooms {
+		one := &r.rooms[i]
+		one.used += sign * m.in(one.queue, one.index)
 	}
 }

@@ -37,6 +37,19 @@ func (d *demand) like(other *demand) bool {
 	return d.priority == other.priority && d.asked == other.asked && d.namespace == other.namespace && slices.Equal(d.amounts, other.amounts)
 }
 
+// in is what it takes of a resource in a queue of the tree that it is placed in; nil takes nothing. O(resources).
+func (d *demand) in(q *queue, index int) int64 {
+	if d == nil || !q.holds(d.leaf) {
+		return 0
+	}
+	for _, n := range d.needs {
+		if n.index == index {
+			return n.value
+		}
+	}
+	return 0
+}
+
 // member is a pod that counts in its queue: bound, assumed by the scheduler, or a preemptor with an order.
 type member struct {
 	demand
@@ -67,15 +80,55 @@ type sum struct {
 	amounts map[string]int64 // by resource
 }
 
+// ranks are what pods of each priority hold, or were promised, in each queue of a tree.
+type ranks []map[int32][]int64 // by queue's number and priority: amounts by resource's index, and how many pods
+
+// newRanks are those of no pods.
+func newRanks(tree *queueTree) ranks {
+	r := make(ranks, len(tree.queues))
+	for i := range r {
+		r[i] = map[int32][]int64{}
+	}
+	return r
+}
+
+// add adds what so many pods of a priority need to their queue and those above it, or takes it away: sign. O(depth × resources).
+func (r ranks) add(leaf *queue, priority int32, needs []need, pods, sign int64) {
+	for _, q := range leaf.line {
+		count := len(q.max)
+		held := r[q.number][priority]
+		if held == nil {
+			held = make([]int64, count+1)
+			r[q.number][priority] = held
+		}
+		for _, n := range needs {
+			held[n.index] += sign * n.value
+		}
+		if held[count] += sign * pods; held[count] == 0 {
+			delete(r[q.number], priority)
+		}
+	}
+}
+
+// held is what pods whose priority counts hold of a resource in a queue. O(priorities).
+func (r ranks) held(q *queue, index int, counts func(priority int64) bool) (total int64) {
+	for priority, amounts := range r[q.number] {
+		if counts(int64(priority)) {
+			total += amounts[index]
+		}
+	}
+	return total
+}
+
 // queueUsage is what pods hold, and in a tree what each queue does with all below it. It knows pods by UID, so that a pod counts once
 // however often it is taken in. Another tree is filled from sums, which are as many as there are groups of pods, not pods. Not safe for
 // concurrent use.
 type queueUsage struct {
 	members map[types.UID]*member
 	sums    map[group]*sum
-	tree    *queueTree          // nil: no limits are in force
-	used    [][]int64           // by queue's number and resource's index
-	byRank  []map[int32][]int64 // the same of placed pods, by priority too: what victims may free
+	tree    *queueTree // nil: no limits are in force
+	used    [][]int64  // by queue's number and resource's index
+	byRank  ranks      // the same of placed pods, by priority too: what victims may free
 }
 
 // newQueueUsage is that of no pods, without a tree.
@@ -89,8 +142,9 @@ func (u *queueUsage) setTree(tree *queueTree) {
 	if tree == nil {
 		return
 	}
+	u.byRank = newRanks(tree)
 	for range tree.queues {
-		u.used, u.byRank = append(u.used, make([]int64, len(tree.names))), append(u.byRank, map[int32][]int64{})
+		u.used = append(u.used, make([]int64, len(tree.names)))
 	}
 	for of, held := range u.sums {
 		amounts := make([]amount, 0, len(held.amounts))
@@ -173,54 +227,19 @@ func (u *queueUsage) add(m *member, sign int64) {
 
 // enter adds what so many pods of a group need to their queue and those above it, or takes it away: sign.
 func (u *queueUsage) enter(of group, needs []need, pods, sign int64) {
-	for _, q := range u.tree.place(of.asked, of.namespace).line {
+	leaf := u.tree.place(of.asked, of.namespace)
+	for _, q := range leaf.line {
 		for _, n := range needs {
 			u.used[q.number][n.index] += sign * n.value
 		}
-		if !of.placed {
-			continue
-		}
-		rank := u.byRank[q.number][of.priority]
-		if rank == nil {
-			rank = make([]int64, len(u.tree.names)+1) // the last counts the pods
-			u.byRank[q.number][of.priority] = rank
-		}
-		for _, n := range needs {
-			rank[n.index] += sign * n.value
-		}
-		if rank[len(rank)-1] += sign * pods; rank[len(rank)-1] == 0 {
-			delete(u.byRank[q.number], of.priority)
-		}
+	}
+	if of.placed {
+		u.byRank.add(leaf, of.priority, needs, pods, sign)
 	}
 }
 
-// without is what a queue holds of a resource besides one pod.
-func (u *queueUsage) without(q *queue, index int, own *demand) int64 {
-	used := u.used[q.number][index]
-	if own == nil || !q.holds(own.leaf) {
-		return used
-	}
-	for _, n := range own.needs {
-		if n.index == index {
-			used -= n.value
-		}
-	}
-	return used
-}
-
-// below is what the placed pods of a queue with less than a priority hold of a resource. O(priorities).
-func (u *queueUsage) below(q *queue, index int, priority int64) int64 {
-	var held int64
-	for rank, amounts := range u.byRank[q.number] {
-		if int64(rank) < priority {
-			held += amounts[index]
-		}
-	}
-	return held
-}
-
-// shortage is a resource of which a queue has too little left for a pod.
-type shortage struct {
+// room is what a queue has of a resource that it limits and a pod asks for.
+type room struct {
 	queue    *queue
 	resource string
 	index    int
@@ -229,56 +248,54 @@ type shortage struct {
 	max      int64
 }
 
+// isEnough reports whether so much is left as the pod asks for.
+func (r room) isEnough() bool { return r.asked <= r.max-r.used }
+
 // promisedAmount is what else is spoken for in a queue, of the resource with an index.
 type promisedAmount func(q *queue, index int) int64
 
-// shortages are those of a pod that would enter a queue, nearest queue first; `own` is what it already
-// counts for, nil where it does not, and `promised` what others were promised, nil for none of that. A pod
-// is not held for what it does not ask. O(depth × resources), besides promised.
-func (u *queueUsage) shortages(leaf *queue, needs []need, own *demand, promised promisedAmount) []shortage {
-	var short []shortage
+// rooms are those of a pod that would enter a queue, nearest queue first: all, or those that are too small. `own` is what it
+// already counts for, nil where it does not, and `promised` what others were promised, nil for none of that. A pod is not held for what it
+// does not ask. O(depth × resources), besides promised.
+func (u *queueUsage) rooms(leaf *queue, needs []need, own *demand, promised promisedAmount, all bool) (rooms []room) {
 	for _, q := range leaf.line {
 		for _, n := range needs {
-			most := q.max[n.index]
-			if most == unlimited {
+			if q.max[n.index] == unlimited {
 				continue
 			}
-			used := u.without(q, n.index, own)
+			one := room{queue: q, resource: u.tree.names[n.index], index: n.index, asked: n.value, max: q.max[n.index]}
+			one.used = u.used[q.number][n.index] - own.in(q, n.index)
 			if promised != nil {
-				used += promised(q, n.index)
+				one.used += promised(q, n.index)
 			}
-			if n.value > most-used {
-				short = append(short, shortage{queue: q, resource: u.tree.names[n.index], index: n.index, used: used, asked: n.value, max: most})
+			if all || !one.isEnough() {
+				rooms = append(rooms, one)
 			}
 		}
 	}
-	return short
+	return rooms
 }
 
-// victimsMayHelp reports whether pods of less than a priority hold enough, in each queue that is short, for
-// their eviction to make room there.
-func (u *queueUsage) victimsMayHelp(short []shortage, priority int64) bool {
-	for _, s := range short {
-		if s.used-s.max+s.asked > u.below(s.queue, s.index, priority) {
-			return false
-		}
-	}
-	return true
+// shortages are the rooms of a pod that are too small.
+func (u *queueUsage) shortages(leaf *queue, needs []need, own *demand, promised promisedAmount) []room {
+	return u.rooms(leaf, needs, own, promised, false)
 }
 
-// mayPreempt reports whether a pod's queue is full, and evictions from within it may make room.
+// mayPreempt reports whether a pod's queue is full, and pods of less than a priority hold enough, in each queue that is short, for their
+// eviction to make room there.
 func (u *queueUsage) mayPreempt(wanted *demand, own *demand, rank int64) bool {
 	short := u.shortages(wanted.leaf, wanted.needs, own, nil)
-	return len(short) > 0 && u.victimsMayHelp(short, rank)
+	below := func(priority int64) bool { return priority < rank }
+	return len(short) > 0 && !slices.ContainsFunc(short, func(r room) bool { return r.asked-(r.max-r.used) > u.byRank.held(r.queue, r.index, below) })
 }
 
 // String names queue, used, asked and max, as in "queue root.ml: cpu 48 of 50 used, 4 asked".
-func (s shortage) String() string {
-	if s.queue.path == unplacedQueue {
+func (r room) String() string {
+	if r.queue.path == unplacedQueue {
 		return "no queue takes the pod: its label names none that its namespace may use, or it has none and its namespace has queues"
 	}
-	return "queue " + s.queue.path + ": " + s.resource + " " + written(s.resource, s.used) + " of " + written(s.resource, s.max) +
-		" used, " + written(s.resource, s.asked) + " asked"
+	return "queue " + r.queue.path + ": " + r.resource + " " + written(r.resource, r.used) + " of " + written(r.resource, r.max) +
+		" used, " + written(r.resource, r.asked) + " asked"
 }
 
 // written is an amount as manifests have it.

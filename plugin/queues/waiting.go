@@ -83,9 +83,9 @@ type waitingPods struct {
 	ticks      uint64                          // counts what may let pods in, and rounds
 	freed      map[*queue]uint64               // when a queue has last come to hold less, in ticks
 	backoffs   map[types.UID]activationBackoff // of pods that were activated and are not placed
-	promised   []map[int32][]int64             // by queue's number and priority: how many pods, and what by resource's index plus 1
-	granted    int                             // how many of the pods have a promise
-	standby    time.Time                       // promises last at least until then
+	promised   ranks
+	granted    int       // how many of the pods have a promise
+	standby    time.Time // promises last at least until then
 }
 
 func newWaitingPods() *waitingPods {
@@ -96,7 +96,7 @@ func newWaitingPods() *waitingPods {
 }
 
 // blockedBy notes where a pod does not fit.
-func (w *waitingPod) blockedBy(short []shortage) {
+func (w *waitingPod) blockedBy(short []room) {
 	w.blocked, w.message, w.about = short[0].queue, sentence(short), "queue "+short[0].queue.path+": "
 }
 
@@ -245,10 +245,7 @@ func (l *waitingPods) reenter(tree *queueTree) {
 	l.due, l.blocked, l.timers = newPodSet(), map[*queue]*podSet{}, podHeap{order: byTimer}
 	l.freed, l.promised, l.granted = map[*queue]uint64{}, nil, 0
 	if tree != nil {
-		l.promised = make([]map[int32][]int64, len(tree.queues))
-		for i := range l.promised {
-			l.promised[i] = map[int32][]int64{}
-		}
+		l.promised = newRanks(tree)
 	}
 	for uid, w := range l.pods {
 		if w.passed || w.admitted {
@@ -390,49 +387,23 @@ func (l *waitingPods) grant(w *waitingPod, now time.Time) {
 	l.unlink(w)
 	w.promised = true
 	l.setTimer(w, now.Add(promiseLasts))
-	l.promise(w, 1)
+	l.promised.add(w.leaf, w.priority, w.needs, 1, 1)
 	l.granted++
 }
 
 // withdraw takes a promise back.
 func (l *waitingPods) withdraw(w *waitingPod) {
 	w.promised = false
-	l.promise(w, -1)
+	l.promised.add(w.leaf, w.priority, w.needs, 1, -1)
 	l.granted--
-}
-
-func (l *waitingPods) promise(w *waitingPod, sign int64) {
-	for _, q := range w.leaf.line {
-		ranks := l.promised[q.number]
-		rank := ranks[w.priority]
-		if rank == nil {
-			rank = make([]int64, 1+len(q.max))
-			ranks[w.priority] = rank
-		}
-		for _, n := range w.needs {
-			rank[1+n.index] += sign * n.value
-		}
-		if rank[0] += sign; rank[0] == 0 {
-			delete(ranks, w.priority)
-		}
-	}
 }
 
 // promisedTo is what pods of at least a priority were promised, besides one. O(priorities) each.
 func (l *waitingPods) promisedTo(least int64, own *waitingPod) promisedAmount {
 	return func(q *queue, index int) int64 {
-		var total int64
-		for priority, rank := range l.promised[q.number] {
-			if int64(priority) >= least {
-				total += rank[1+index]
-			}
-		}
-		if own != nil && own.promised && int64(own.priority) >= least && q.holds(own.leaf) {
-			for _, n := range own.needs {
-				if n.index == index {
-					total -= n.value
-				}
-			}
+		total := l.promised.held(q, index, func(priority int64) bool { return priority >= least })
+		if own != nil && own.promised && int64(own.priority) >= least {
+			total -= own.in(q, index)
 		}
 		return total
 	}
