@@ -13,12 +13,18 @@ import (
 // check reports what keeps a pod out of its queue; nil where nothing does. A pod that is kept out waits in
 // line. O(depth × resources); where there are no queues it is one read.
 func (g *Gate) check(pod *v1.Pod, profileMode string) *Rejection {
+	return g.judge(pod, profileMode, true, func(wanted demand) *Rejection { return g.checkDemand(pod, wanted, profileMode) })
+}
+
+// judge has a pod judged by what it asks of its queue, where queues hold it; it waits until the limits are known. comes: it may come to a
+// cycle otherwise. Where there are no queues it is one read.
+func (g *Gate) judge(pod *v1.Pod, profileMode string, comes bool, judged func(wanted demand) *Rejection) *Rejection {
 	if g.none.Load() {
 		return nil
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.limitsKnown == noQueues || !g.applies(profileMode, corev1helpers.PodPriority(pod), pod.Namespace) {
+	if !comes || g.limitsKnown == noQueues || !g.applies(profileMode, corev1helpers.PodPriority(pod), pod.Namespace) {
 		g.removeWaiting(pod.UID)
 		return nil
 	}
@@ -27,7 +33,7 @@ func (g *Gate) check(pod *v1.Pod, profileMode string) *Rejection {
 		return g.awaitLimits(pod, wanted, profileMode)
 	}
 	wanted.place(g.usage.tree)
-	return g.checkDemand(pod, wanted, profileMode)
+	return judged(wanted)
 }
 
 // awaitLimits keeps a pod out until it is known whether there are limits, and which.
@@ -52,21 +58,12 @@ const unknownLimits = "the limits of queues are not known: "
 // changes. It is called under the scheduling queue's lock. O(depth × resources × priorities).
 func (g *Gate) Admit(pod *v1.Pod, profileMode string) (rejected *Rejection) {
 	defer func() { rejected.count() }()
-	if g.none.Load() {
-		return nil
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(pod.Spec.SchedulingGates) > 0 || pod.DeletionTimestamp != nil || g.limitsKnown == noQueues ||
-		!g.applies(profileMode, corev1helpers.PodPriority(pod), pod.Namespace) {
-		g.removeWaiting(pod.UID)
-		return nil
-	}
-	wanted := demandOf(pod)
-	if g.limitsKnown != inForce {
-		return g.awaitLimits(pod, wanted, profileMode)
-	}
-	wanted.place(g.usage.tree)
+	comes := len(pod.Spec.SchedulingGates) == 0 && pod.DeletionTimestamp == nil
+	return g.judge(pod, profileMode, comes, func(wanted demand) *Rejection { return g.admit(pod, wanted, profileMode) })
+}
+
+// admit is Admit where limits are in force.
+func (g *Gate) admit(pod *v1.Pod, wanted demand, profileMode string) *Rejection {
 	if w := g.waiting.pods[pod.UID]; g.usage.members[pod.UID] != nil || w != nil && w.promised && w.like(&wanted) {
 		return nil // it has its place
 	}
