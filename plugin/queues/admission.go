@@ -39,7 +39,6 @@ func (g *Gate) judge(pod *v1.Pod, profileMode string, comes bool, judged func(wa
 // awaitLimits keeps a pod out until it is known whether there are limits, and which.
 func (g *Gate) awaitLimits(pod *v1.Pod, wanted demand, profileMode string) *Rejection {
 	w := newWaitingPod(pod, wanted, profileMode)
-	w.unchecked = true
 	w.about, w.message = unknownLimits, unknownLimits+g.reason()
 	g.addWaiting(w)
 	if g.limitsKnown == missing {
@@ -79,7 +78,7 @@ func (g *Gate) admit(pod *v1.Pod, wanted demand, profileMode string) *Rejection 
 		// Pods of a group come to their cycle together, and once all are there.
 		g.removeWaiting(pod.UID)
 		w := newWaitingPod(pod, wanted, profileMode)
-		w.admitted = true
+		w.passed = true
 		g.waiting.enter(w)
 		g.waiting.grant(w, g.clock.Now())
 		g.notify() // for the promise to end in time

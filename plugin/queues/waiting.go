@@ -40,12 +40,10 @@ type waitingPod struct {
 
 // standing is how far a waiting pod has come.
 type standing struct {
-	promised  bool // the room for it is spoken for
-	admitted  bool // promised as it came, and not activated by a round
-	passed    bool // it has passed the gate since
-	unchecked bool // kept out before the limits were known
-	tried     bool // a cycle of its own has found no victims that make room; others are not run until something changes
-	held      bool // PreEnqueue holds it, or would: its condition is to say so
+	promised bool // the room for it is spoken for
+	passed   bool // it has passed the gate since
+	tried    bool // a cycle of its own has found no victims that make room; others are not run until something changes
+	held     bool // PreEnqueue holds it, or would: its condition is to say so
 }
 
 // turn is where a waiting pod is in the heaps.
@@ -248,12 +246,12 @@ func (l *waitingPods) reenter(tree *queueTree) {
 		l.promised = newRanks(tree)
 	}
 	for uid, w := range l.pods {
-		if w.passed || w.admitted {
+		if w.passed {
 			l.conditions.remove(w)
 			delete(l.pods, uid)
 			continue
 		}
-		w.leaf, w.needs, w.promised, w.tried = nil, nil, false, false
+		w.leaf, w.needs, w.promised, w.tried, w.held = nil, nil, false, false, false
 		w.waits, w.timer = false, time.Time{}
 		if tree != nil {
 			w.place(tree)
@@ -303,7 +301,7 @@ func (l *waitingPods) runTimers(now time.Time) {
 			l.withdraw(w)
 			l.setTimer(w, time.Time{})
 			l.noteFreed(w.leaf)
-			if w.passed || w.admitted {
+			if w.passed {
 				l.remove(w)
 				continue
 			}
@@ -361,7 +359,7 @@ func (l *waitingPods) tryNow(w *waitingPod, usage *queueUsage, limitsKnown limit
 		return false
 	}
 	l.backoffs[uid] = backoff.next(now)
-	w.passed, w.unchecked, w.held = false, false, false
+	w.passed, w.held = false, false
 	l.grant(w, now)
 	return true
 }
@@ -372,13 +370,11 @@ func (l *waitingPods) mayActivate(w *waitingPod, now time.Time, mayPreempt bool)
 	uid := types.UID(w.pod.UID)
 	if mayPreempt && !w.tried && l.backoffs[uid].over(now) {
 		l.backoffs[uid] = l.backoffs[uid].next(now)
-		w.unchecked = false
 		return true
 	}
-	if w.unchecked || !w.held {
+	if !w.held {
 		l.holdBack(w, now)
 	}
-	w.unchecked = false
 	return false
 }
 
