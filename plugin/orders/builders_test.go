@@ -31,7 +31,7 @@ func pod(name, on string, priority int32, requests map[v1.ResourceName]string) *
 // stored notes that the stream has an order as it was asked for.
 func stored(f *InFlight, orderID string, opensAt time.Time) {
 	order := &wire.EvictionOrder{OrderID: orderID}
-	if e := f.get(orderID); e != nil {
+	if e := f.byOrder[orderID]; e != nil {
 		for uid, of := range e.Awaited {
 			order.Awaited = append(order.Awaited, wire.Awaited{UID: string(uid), OrderID: of})
 		}

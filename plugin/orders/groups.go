@@ -88,11 +88,10 @@ func (f *InFlight) putMembers(e *Order) {
 	if !e.isGroup() {
 		return
 	}
-	uid := types.UID(e.Preemptor.UID)
-	f.byGroup[GroupKey{e.Preemptor.Namespace, e.Preemptor.Name}] = uid
+	f.byGroup[GroupKey{e.Preemptor.Namespace, e.Preemptor.Name}] = e
 	names := map[string]struct{}{}
 	for _, m := range e.members {
-		f.byMember[types.UID(m.UID)] = uid
+		f.byMember[types.UID(m.UID)] = e
 		names[m.Node] = struct{}{}
 	}
 	e.nodes = len(names)
@@ -103,12 +102,11 @@ func (f *InFlight) dropMembers(e *Order) {
 	if !e.isGroup() {
 		return
 	}
-	uid, key := types.UID(e.Preemptor.UID), GroupKey{e.Preemptor.Namespace, e.Preemptor.Name}
-	if f.byGroup[key] == uid {
+	if key := (GroupKey{e.Preemptor.Namespace, e.Preemptor.Name}); f.byGroup[key] == e {
 		delete(f.byGroup, key)
 	}
 	for _, m := range e.members {
-		if f.byMember[types.UID(m.UID)] == uid {
+		if f.byMember[types.UID(m.UID)] == e {
 			delete(f.byMember, types.UID(m.UID))
 		}
 	}
@@ -147,7 +145,7 @@ func (f *InFlight) ReleasedGroups() map[string]wire.PodRef {
 func (f *InFlight) MembersMissing(orderID, reason string, missing bool, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	e := f.get(orderID)
+	e := f.byOrder[orderID]
 	switch {
 	case e == nil:
 		return false

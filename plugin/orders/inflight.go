@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
 
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -29,12 +30,11 @@ type InFlight struct {
 	holds   QuotaReserver // told of every preemptor that begins or ends to have an order, under mu
 
 	mu       sync.RWMutex
-	byPod    map[types.UID]*Order    // by UID of the preemptor
-	byMember map[types.UID]types.UID // of a pod group that is a preemptor
-	byGroup  map[GroupKey]types.UID  // the same by name
-	byOrder  map[string]types.UID
-	outcomes map[string]*wire.Outcome // of orders not known (yet)
-	order    []string                 // the keys of outcomes, oldest first
+	byPod    map[types.UID]*Order // by UID of the preemptor
+	byMember map[types.UID]*Order // of a pod group that is a preemptor
+	byGroup  map[GroupKey]*Order  // the same by name
+	byOrder  map[string]*Order
+	outcomes *lru.Cache // by order, those not known (yet) too
 }
 
 // QuotaReserver lets preemptors with an order count in their queues. It must not call back.
@@ -49,10 +49,10 @@ func NewInFlight(holds QuotaReserver) *InFlight {
 		holds:    holds,
 		Changed:  make(chan struct{}, 1),
 		byPod:    map[types.UID]*Order{},
-		byMember: map[types.UID]types.UID{},
-		byGroup:  map[GroupKey]types.UID{},
-		byOrder:  map[string]types.UID{},
-		outcomes: map[string]*wire.Outcome{},
+		byMember: map[types.UID]*Order{},
+		byGroup:  map[GroupKey]*Order{},
+		byOrder:  map[string]*Order{},
+		outcomes: lru.New(outcomeMemory),
 	}
 }
 
@@ -79,7 +79,7 @@ func (f *InFlight) Begin(e *Order) {
 func (f *InFlight) Succeed(orderID string, now, until time.Time, left func(types.UID) bool) (took time.Duration, own bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	e := f.get(orderID)
+	e := f.byOrder[orderID]
 	if !f.happens(e, onSucceeded) {
 		return 0, false
 	}
@@ -126,7 +126,7 @@ func (f *InFlight) beginFailure(orderID, reason string, now time.Time, wait time
 func (f *InFlight) endFailure(orderID string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if e := f.get(orderID); e != nil {
+	if e := f.byOrder[orderID]; e != nil {
 		e.noting = false
 		f.Notify()
 	}
@@ -137,7 +137,7 @@ func (f *InFlight) endFailure(orderID string) {
 func (f *InFlight) Stays(orderID string, victim types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	e := f.get(orderID)
+	e := f.byOrder[orderID]
 	if e == nil {
 		return
 	}
@@ -157,21 +157,21 @@ func (f *InFlight) Abandon(orderID string) {
 func (f *InFlight) Supersede(orderID string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.happens(f.get(orderID), onSuperseded)
+	f.happens(f.byOrder[orderID], onSuperseded)
 }
 
 // Finish forgets an order whose revert was carried out: its gate opens.
 func (f *InFlight) Finish(orderID string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.happens(f.get(orderID), onReverted)
+	f.happens(f.byOrder[orderID], onReverted)
 }
 
 // ActivationFailed lets a revert that was handed out, and came to nothing, be handed out again at a time.
 func (f *InFlight) ActivationFailed(orderID string, at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if e := f.get(orderID); f.happens(e, onRevertFailed) {
+	if e := f.byOrder[orderID]; f.happens(e, onRevertFailed) {
 		e.notBefore = at
 	}
 }
@@ -182,7 +182,7 @@ func (f *InFlight) ActivationFailed(orderID string, at time.Time) {
 func (f *InFlight) Adopt(e *Order, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.get(e.OrderID) != nil || !now.Before(e.OpensAt) {
+	if f.byOrder[e.OrderID] != nil || !now.Before(e.OpensAt) {
 		return false
 	}
 	uid := types.UID(e.Preemptor.UID)
@@ -199,18 +199,7 @@ func (f *InFlight) Adopt(e *Order, now time.Time) bool {
 
 // Remember keeps the outcome of an order that is not known, since the two streams are read
 // independently. Bounded: the oldest is forgotten.
-func (f *InFlight) Remember(outcome *wire.Outcome) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if _, known := f.outcomes[outcome.OrderID]; !known {
-		f.order = append(f.order, outcome.OrderID)
-	}
-	f.outcomes[outcome.OrderID] = outcome
-	if len(f.order) > outcomeMemory {
-		delete(f.outcomes, f.order[0])
-		f.order = f.order[1:]
-	}
-}
+func (f *InFlight) Remember(outcome *wire.Outcome) { f.outcomes.Add(outcome.OrderID, outcome) }
 
 // Deleted notes that the pod informer reported a pod deleted. O(entries).
 func (f *InFlight) Deleted(uid types.UID, now time.Time) {
@@ -377,7 +366,7 @@ func (f *InFlight) put(e *Order) {
 		e.enterPod()
 	}
 	f.byPod[uid] = e
-	f.byOrder[e.OrderID] = uid
+	f.byOrder[e.OrderID] = e
 	f.putMembers(e)
 }
 

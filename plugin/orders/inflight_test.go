@@ -440,7 +440,7 @@ func TestThePodThatVanishesBeforeItsOrderIsStoredDoomsThoseThatCountOnIt(t *test
 
 	f.Forget("p")
 
-	if !f.get("o2").awaitedFailed {
+	if !f.byOrder["o2"].awaitedFailed {
 		t.Error("it still counts on an order that is not stored")
 	}
 }
@@ -592,8 +592,8 @@ func TestRememberedOutcomesAreBounded(t *testing.T) {
 		f.Remember(&wire.Outcome{OrderID: time.Duration(i).String()})
 	}
 
-	if len(f.outcomes) != outcomeMemory || len(f.order) != outcomeMemory {
-		t.Errorf("%d outcomes and %d names are remembered, want %d", len(f.outcomes), len(f.order), outcomeMemory)
+	if n := f.outcomes.Len(); n != outcomeMemory {
+		t.Errorf("%d outcomes are remembered, want %d", n, outcomeMemory)
 	}
 }
 

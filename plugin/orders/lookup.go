@@ -14,16 +14,16 @@ import (
 
 // Outcome is the remembered outcome of an order, or nil.
 func (f *InFlight) Outcome(orderID string) *wire.Outcome {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.outcomes[orderID]
+	found, _ := f.outcomes.Get(orderID)
+	outcome, _ := found.(*wire.Outcome)
+	return outcome
 }
 
 // HasOrder reports whether an order is known.
 func (f *InFlight) HasOrder(orderID string) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return f.get(orderID) != nil
+	return f.byOrder[orderID] != nil
 }
 
 // Known is a copy of what is known of the order for a pod, for its group, or for a PodGroup; nil where there is none. O(members and victims).
@@ -37,7 +37,7 @@ func (f *InFlight) Known(uid types.UID) *Order {
 func (f *InFlight) ByID(orderID string) *Order {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return f.get(orderID).copied()
+	return f.byOrder[orderID].copied()
 }
 
 // Has reports whether a pod, or its group, has an order, or had one that is not forgotten yet.
@@ -52,7 +52,7 @@ func (f *InFlight) of(uid types.UID) *Order {
 	if e := f.byPod[uid]; e != nil {
 		return e
 	}
-	return f.byPod[f.byMember[uid]]
+	return f.byMember[uid]
 }
 
 // Remover is the order that removes a pod, itself or by counting on another order: the one that a plan names, or where it names none,
@@ -63,7 +63,7 @@ func (f *InFlight) Remover(orderID string, victim types.UID) string {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if orderID != "" {
-		if e := f.get(orderID); e != nil {
+		if e := f.byOrder[orderID]; e != nil {
 			if e.removes(victim) {
 				return orderID
 			}
@@ -87,7 +87,7 @@ func (f *InFlight) Gate(uid types.UID, group GroupKey, now time.Time) (orderID, 
 	defer f.mu.Unlock()
 	e := f.byPod[uid]
 	if e == nil {
-		e = f.byPod[f.byGroup[group]]
+		e = f.byGroup[group]
 	}
 	if e == nil || !e.Gated || !now.Before(e.OpensAt) {
 		return "", "", false
@@ -161,17 +161,9 @@ func (f *InFlight) Unanswered(before, now time.Time) (orderIDs []string) {
 	return orderIDs
 }
 
-func (f *InFlight) get(orderID string) *Order {
-	uid, ok := f.byOrder[orderID]
-	if !ok {
-		return nil
-	}
-	return f.byPod[uid]
-}
-
 // orAbsent is the order of an id, or one that is not known: others may count on it even so.
 func (f *InFlight) orAbsent(orderID string) *Order {
-	if e := f.get(orderID); e != nil {
+	if e := f.byOrder[orderID]; e != nil {
 		return e
 	}
 	return &Order{OrderID: orderID}

@@ -14,7 +14,7 @@ import (
 func (f *InFlight) Asking(orderID string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	e := f.get(orderID)
+	e := f.byOrder[orderID]
 	switch {
 	case e == nil:
 		return ErrPodGone
@@ -29,7 +29,7 @@ func (f *InFlight) Asking(orderID string) error {
 func (f *InFlight) Stored(order *wire.EvictionOrder, opensAt time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	e := f.get(order.OrderID)
+	e := f.byOrder[order.OrderID]
 	if !f.happens(e, onStored) {
 		return
 	}
