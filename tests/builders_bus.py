@@ -1,7 +1,5 @@
 """Builders of bus messages for tests: what a test does not name is filled in."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

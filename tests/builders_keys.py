@@ -1,7 +1,5 @@
 """Keys of signatures, one for each kind of message, and what signs and verifies with them."""
 
-from __future__ import annotations
-
 from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
 from makeway.bus.signing.signatures import SignatureMode, Signatures
 

@@ -1,7 +1,5 @@
 """A real nats-server with JetStream for tests; import the fixtures in a conftest."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import socket

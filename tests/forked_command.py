@@ -4,8 +4,6 @@ The imports of a command take most of a second of a core, and tests run hundreds
 environment, output and an end of its own, as the command has where a shell starts it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import functools

@@ -1,7 +1,5 @@
 """Tests of the plugin in Go that a test in Python prepares."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A value that has to be of a kind, in one call: for what may also be a refusal, an error or nothing."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 T = TypeVar("T")

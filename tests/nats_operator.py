@@ -3,8 +3,6 @@
 The forms are those of github.com/nats-io/nkeys and github.com/nats-io/jwt (version 2).
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

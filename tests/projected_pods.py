@@ -1,7 +1,5 @@
 """The golden pods of what is sent of a preemptor, and how they are compared."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Where Events go in tests, in place of `makeway.runtime.events.EventRecorder`."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from makeway.core.k8s.event import EventType, Regarding

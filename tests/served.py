@@ -1,7 +1,5 @@
 """An HTTP server in this process, with one handler for all that it is asked."""
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

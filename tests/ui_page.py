@@ -1,7 +1,5 @@
 """A page for tests: the real application over messages and a cluster that are made up, on its own port."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import threading

@@ -1,7 +1,5 @@
 """A real browser: Debian's chromium, where it is installed (`make browser` installs it)."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Each view, light and dark, by the rules of axe-core: WCAG 2.2 A and AA, and its best practices."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

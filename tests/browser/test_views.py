@@ -1,7 +1,5 @@
 """The page in a real browser: what each view shows, by mouse, by keyboard, and as it changes."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta
 

@@ -1,7 +1,5 @@
 """The tools that check the chart, built on first use."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from pathlib import Path

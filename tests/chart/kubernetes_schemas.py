@@ -1,7 +1,5 @@
 """JSON Schemas of Kubernetes' kinds, as kubeconform reads them, from Kubernetes' own OpenAPI document."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

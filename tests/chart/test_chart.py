@@ -1,7 +1,5 @@
 """The chart without a cluster: lint, tests of templates, Kubernetes' schemas, alerts, what documents it."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

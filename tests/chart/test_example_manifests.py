@@ -1,7 +1,5 @@
 """The manifests of examples/policies keep to Kubernetes' own schemas."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

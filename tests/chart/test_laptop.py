@@ -1,7 +1,5 @@
 """docs/kind.md: its images are those that make builds, and its chart and manifests are whole."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

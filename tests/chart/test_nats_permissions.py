@@ -4,8 +4,6 @@ Subjects are what permissions see. What they do not see is tried too: a consumer
 reply subject of a question, and the subject that a consumer delivers to.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """How the chart starts NATS: once its passwords are there, and with new ones as soon as they change."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """The keys of signatures in the rendered chart: they belong together, and each part has its own alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Every workload of the chart: what its users add to it, and by what it gets into a NATS of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The consumers of examples/consumers, run as they are there."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

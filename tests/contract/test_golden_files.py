@@ -1,7 +1,5 @@
 """The golden files, read and written by Python. `plugin/wire/golden_test.go` does the same in Go."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -4,8 +4,6 @@ Where only one of them takes a message, it is for one of the differences that do
 writer of the contract makes such a message.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

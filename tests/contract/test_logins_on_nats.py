@@ -3,8 +3,6 @@
 The server asks for TLS and for client certificates of a private authority, and for an nkey or a user's JWT.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

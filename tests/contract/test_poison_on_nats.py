@@ -1,7 +1,5 @@
 """Evictor and planner on a real nats-server among messages nobody can read: put aside, in nobody's way."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """The JSON Schemas say what the decoders do, and the AsyncAPI document refers to things that exist."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A planner that requires signatures, on a real nats-server: what does not hold counts for nothing."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """A cluster, a pod that looks for a node in it, and kube-scheduler's answer: what `tests/upstream` writes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any

@@ -5,8 +5,6 @@ too much: each of kube-scheduler's candidates must be among its own or among the
 plugin's verification, with every victim among the pods that may be removed.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

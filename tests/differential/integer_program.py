@@ -1,7 +1,5 @@
 """A small integer program, minimized one goal after the other by HiGHS."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Counts over many comparisons: how they agree, and what looking at all nodes saves."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 

@@ -7,8 +7,6 @@ Half of the clusters have only kinds of constraints that must agree exactly, hal
 shrunk and written to tests/differential/cases, where it is replayed as a test from then on.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """Make a disagreement small: drop objects and fields as long as the two still differ in the same way."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator
 from typing import Any

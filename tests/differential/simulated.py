@@ -1,7 +1,5 @@
 """Hold `makeway simulate` against kube-scheduler: a pod as it was written, a cluster as dumped."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """makeway's planner against kube-scheduler's own code: fresh random clusters, and cases kept from before."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

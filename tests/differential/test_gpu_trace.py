@@ -1,7 +1,5 @@
 """A gang on a small cluster, by the planner and by kube-scheduler, as the benchmark on the GPU trace asks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

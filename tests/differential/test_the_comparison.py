@@ -1,7 +1,5 @@
 """The comparison itself must be able to fail, and to make its failures small."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -5,8 +5,6 @@ ConfigMaps, volumes become directories, names of Services become ports of this m
 service account is put into a kubeconfig.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

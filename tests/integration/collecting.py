@@ -1,7 +1,5 @@
 """A collector of traces in the test's process: it takes spans by OTLP over HTTP and keeps them."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Calling commands of `makeway` in this process: a new one may need longer than an order lives."""
 
-from __future__ import annotations
-
 import asyncio
 
 from typer import Typer

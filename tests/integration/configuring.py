@@ -3,8 +3,6 @@
 A deleted ConfigMap leaves the last policy in force, so what is left behind is one that says nothing.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager

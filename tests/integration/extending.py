@@ -3,8 +3,6 @@
 An extender is asked about the pods that request its resource, and about no other.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,7 +1,5 @@
 """What tests of gangs do: make pod groups and their members, and the rooms that they need."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

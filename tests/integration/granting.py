@@ -1,7 +1,5 @@
 """What a chart's roles grant, and what of it a component used, as the audit log has it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

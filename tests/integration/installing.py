@@ -1,7 +1,5 @@
 """The chart, installed on a control plane of its own, and its components as they run there."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """The API of pod groups in the minor version of Kubernetes that is tested."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """What tests of queues ask of a cluster: trees in YAML, reports, quota orders of a queue."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

@@ -3,8 +3,6 @@
 `draw(seed)` and `judge` are pure. `integration.sequences_played` plays them on real control planes.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

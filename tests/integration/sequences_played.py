@@ -1,7 +1,5 @@
 """Play drawn sequences on two real control planes at once: kube-scheduler's and makeway's."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -1,7 +1,5 @@
 """Play a drawn cluster on a real control plane: build it, let the preemptor come, see which pods are gone."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from contextlib import AsyncExitStack

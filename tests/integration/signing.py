@@ -1,7 +1,5 @@
 """Signing as the parts of a cluster do, and forging; and what a kubelet would do with the Secrets of keys."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from base64 import b64decode

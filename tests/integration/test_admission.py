@@ -4,8 +4,6 @@ No part of makeway runs here: every request is made with a service account's own
 it would. What their owners do with them, with the same policies installed, is what all other tests show.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """A burst of urgent pods of one namespace, without a policy: all are placed that kube-scheduler places."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence

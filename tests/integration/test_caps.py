@@ -3,8 +3,6 @@
 There is no scheduler here: the tests write nominations and orders themselves.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The chart on a real API server: its grants suffice for its components, and are no more than they use."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

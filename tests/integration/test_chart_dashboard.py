@@ -1,7 +1,5 @@
 """The dashboard's queries on a real Prometheus that asks the chart's components, in each form of it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

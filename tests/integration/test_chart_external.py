@@ -1,7 +1,5 @@
 """The chart with `bridge: external` beside kube-scheduler: its grants suffice, and all are used."""
 
-from __future__ import annotations
-
 import pytest
 
 from integration.builders import make_node, make_pod

@@ -1,7 +1,5 @@
 """The chart as it is, `bridge: none`: it may write its Lease and Events, and nothing else."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

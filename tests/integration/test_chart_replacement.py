@@ -1,7 +1,5 @@
 """makeway-scheduler in place of the cluster's own, with the rights and the configuration of the chart."""
 
-from __future__ import annotations
-
 import pytest
 
 from integration.builders import make_node, make_pod

@@ -1,7 +1,5 @@
 """What the token of the Secrets' keeper cannot do, and what Helm leaves of what the keeper has made."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

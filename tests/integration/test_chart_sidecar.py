@@ -1,7 +1,5 @@
 """Planner and NATS in the scheduler's pod: what is rendered runs, each container as its own account."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A gang that takes whole racks, as JobSet's exclusive placement writes it, on the real control plane."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest_asyncio

@@ -1,7 +1,5 @@
 """The demo's rows are in the order of causes, however busy the machine is."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

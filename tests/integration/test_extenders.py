@@ -1,7 +1,5 @@
 """An extender's filter rejects the only node: nothing is evicted for the pod, or little, and it says why."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """Orders that a stolen login writes, also with its key, on the chart as it is: what they name stays."""
 
-from __future__ import annotations
-
 import json
 import secrets
 from datetime import UTC, datetime, timedelta

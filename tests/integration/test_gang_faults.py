@@ -4,8 +4,6 @@ Without a plan a group waits there (the policy protects pods), so that all that 
 At the end of each test the checker judges what was done, with its rules for groups.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 

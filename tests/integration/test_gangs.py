@@ -1,7 +1,5 @@
 """Gangs as preemptors, of which makeway plans none: kube-scheduler 1.36 evicts for them pod by pod."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest

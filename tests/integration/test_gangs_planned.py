@@ -1,7 +1,5 @@
 """Gangs make room on the real control plane of Kubernetes 1.37: planned, verified and evicted for as one."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator
 
 import pytest

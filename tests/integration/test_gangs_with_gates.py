@@ -3,8 +3,6 @@
 Both gates are off by default in Kubernetes 1.37; the other tests of gangs run without them.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator
 
 import pytest

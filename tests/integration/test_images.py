@@ -4,8 +4,6 @@ Base images cannot be pulled everywhere, so the Python image's build is played w
 of its first stage, in order, with /src and /opt moved below a directory that holds nothing else.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

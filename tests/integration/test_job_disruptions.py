@@ -1,7 +1,5 @@
 """A Job that ignores disruptions counts no eviction by makeway as a failure, whichever way its pod goes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager

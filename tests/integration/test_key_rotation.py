@@ -1,7 +1,5 @@
 """Signatures required on a real API server and NATS: forged orders do nothing, and keys change under load."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

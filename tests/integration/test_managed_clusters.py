@@ -1,7 +1,5 @@
 """What the chart has for control planes that a provider runs, on an API server configured like theirs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

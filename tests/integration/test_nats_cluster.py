@@ -1,7 +1,5 @@
 """Three nats-servers that keep every stream on all three: each in turn is killed while pods preempt."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator

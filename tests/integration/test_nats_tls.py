@@ -1,7 +1,5 @@
 """A NATS that speaks TLS alone and lets in who shows a certificate of its authority and has a known nkey."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """kube-scheduler 1.37's own preemption for a gang is compared as one choice, with and without the plugin."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The limit of orders in flight on a real control plane: no namespace's victims or orders keep out others."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 The API server serves PodGroups; kube-scheduler itself takes no notice of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import datetime
 from typing import Literal, TypeAlias

@@ -5,8 +5,6 @@ sets keeps it, and within seconds, whatever happens meanwhile; and what the poli
 away or too large. `MAKEWAY_SEED=17` plays one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

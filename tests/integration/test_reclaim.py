@@ -1,7 +1,5 @@
 """Reclaim on the real control plane: a queue takes back what its equals use of its guarantee."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest

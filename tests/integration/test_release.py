@@ -1,7 +1,5 @@
 """A release as a user gets it: the wheel by pip, the chart by helm, then the ten-minute page's commands."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """A resize in place without room: kube-scheduler 1.37 asks PostFilter for a pod that has a node."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Orders and outcomes that a stolen login of NATS writes, where signatures are required: they do nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """Traces of preemptions: one goes over plugin or nominator, planner and evictor; none holds anything up."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

@@ -1,7 +1,5 @@
 """The page against a real API server and NATS: on localhost, and in a cluster for users with a token."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import socket

@@ -4,8 +4,6 @@ A unit goes whole: once a pod of it was deleted the others go too. Before that n
 evictor take it for one that has begun.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Without a plan kube-scheduler's own preemption acts where nothing restricts preemption, else nothing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager

@@ -1,7 +1,5 @@
 """A drawn cluster as its users have it: manifests, a policy and queues; and the planner's world of them."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 

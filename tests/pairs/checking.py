@@ -1,7 +1,5 @@
 """What the product answers for a drawn case, and where that is not what the documents say."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """Small clusters drawn by a seed, in which two features at least meet; every pair has its turn."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 from itertools import combinations

@@ -1,7 +1,5 @@
 """The documented rules (docs/policies) once more, from a drawn case alone; sets of pods by brute force."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from itertools import chain, combinations
 from typing import Final

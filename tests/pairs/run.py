@@ -2,8 +2,6 @@
 
 `ALWAYS=preemption-rules` has a feature on in every case: so many sets of rules are drawn."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -4,8 +4,6 @@
 draws it again.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A model of the API server: pods by UID and version, preconditions, graceful deletion, leases, watches."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """An evictor process, from the product's own parts: only the API server and NATS behind it are models."""
 
-from __future__ import annotations
-
 import asyncio
 
 import structlog

@@ -3,8 +3,6 @@
 It follows plugin/orders/inflight.go and lookup.go call by call; what leads to which phase the table says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """What must hold at every step, and once all is quiet, judged by the API server and the streams alone."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field

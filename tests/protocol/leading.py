@@ -4,8 +4,6 @@ Whoever has not renewed it for a while loses it; whoever cannot renew it for a s
 shorter here than the usual 15 s and 10 s, so that more happens in the time of the faults.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from makeway.runtime.kube import ApiError, ApiUnavailable

@@ -4,8 +4,6 @@ Those of the evictor and the bus are made in the product's own code; those of th
 model.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Iterator

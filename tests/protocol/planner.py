@@ -1,7 +1,5 @@
 """A planner process: the real ledger, followers, marks and control state; a small plan of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -4,8 +4,6 @@ PYTHONPATH=tests .venv/bin/python -m protocol.run --count 2000
 PYTHONPATH=tests .venv/bin/python -m protocol.run --first 4711 --count 1 --trace
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os

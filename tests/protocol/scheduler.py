@@ -4,8 +4,6 @@ What an event leads to is the exported table's to say (`inflight`); the steps be
 plugin/plugin/commit.go and outcomes.go.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable

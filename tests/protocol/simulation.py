@@ -1,7 +1,5 @@
 """One simulation: a cluster, its processes, a time with faults, and a time in which all has to end well."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib

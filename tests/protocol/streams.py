@@ -1,7 +1,5 @@
 """A model of NATS: streams with compare-and-set and a duplicate window, a durable consumer, lost requests."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """The in-flight state's transition table, as the plugin exports it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 

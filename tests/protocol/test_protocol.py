@@ -1,7 +1,5 @@
 """The simulation of the protocol: a seed is one trace, the invariants hold, and defects are found."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

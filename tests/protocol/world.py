@@ -1,7 +1,5 @@
 """What all parts of a simulation share: time, chance, the trace, and the network with its faults."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable

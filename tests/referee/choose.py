@@ -4,8 +4,6 @@ MAKEWAY_KEEP_STREAMS=build/streams make integration
 make referee        # python -m referee.choose build/streams
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import zlib

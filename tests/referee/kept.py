@@ -4,8 +4,6 @@ A change that is to leave decisions as they are is judged by it: every request i
 snapshot of its recording, and every order is read, judged and compared with its decision.
 """
 
-from __future__ import annotations
-
 import lzma
 import zlib
 from collections.abc import Iterable, Iterator

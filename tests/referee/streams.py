@@ -3,8 +3,6 @@
 `MAKEWAY_KEEP_STREAMS=DIRECTORY make integration` keeps them of every cluster, just before it is stopped.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import secrets

@@ -1,7 +1,5 @@
 """What real clusters were answered comes out again, and their orders follow from it."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from makeway.bus.codec import unwrap_order, wrap

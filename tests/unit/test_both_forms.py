@@ -1,7 +1,5 @@
 """Which of the tests that docs/conformance.md names run in both forms; docs/external.md lists the others."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

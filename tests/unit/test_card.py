@@ -1,7 +1,5 @@
 """What makeway is made of, and stays made of: five packages, the top of the tree, and what it promises."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """The documentation holds together: every link within the repository leads somewhere."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The manifests of examples/policies: one for each policy's page, with what the page shows."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The reader of the GPU trace, how its pods are placed, and how two sides are compared."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from random import Random

@@ -1,7 +1,5 @@
 """One verdict of one pod: planner and evictor judge alike for pods, DaemonSets' pods and quotas."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import timedelta
 

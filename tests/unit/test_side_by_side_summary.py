@@ -1,7 +1,5 @@
 """What a run of kube-scheduler's own benchmark writes into docs/benchmarks.md."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from bench.side_by_side.round import DEFAULT, MAKEWAY, Measured, Results, Tally

@@ -1,7 +1,5 @@
 """What is made of the outcomes of kube-scheduler's own integration tests."""
 
-from __future__ import annotations
-
 import pytest
 
 from makeway.dev.paths import CHECKOUT

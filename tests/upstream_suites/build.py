@@ -1,7 +1,5 @@
 """Compile a suite against the packages that stand in for upstream's utilities."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What `go test -v` says of its cases."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Where makeway answers otherwise than the tests expect, on purpose; and outcomes held against that."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase

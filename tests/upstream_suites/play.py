@@ -1,7 +1,5 @@
 """One test of a suite in a process of its own, and the services that its API servers ask for."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -6,8 +6,6 @@ Each test is a process of its own with API servers, scheduler and etcd, as upstr
 gets a nats-server, a planner and an evictor. The outcomes are held against differences.yaml.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

@@ -1,7 +1,5 @@
 """What makeway needs beside an API server: nats-server, the streams, planner and evictor."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

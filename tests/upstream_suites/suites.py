@@ -1,7 +1,5 @@
 """Which of kube-scheduler's own integration tests are run: packages below test/integration/scheduler."""
 
-from __future__ import annotations
-
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path

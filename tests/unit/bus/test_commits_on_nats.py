@@ -1,7 +1,5 @@
 """Commit and order over a real nats-server, with signatures required: from the offer to the evictors."""
 
-from __future__ import annotations
-
 import pytest
 from prometheus_client import CollectorRegistry
 

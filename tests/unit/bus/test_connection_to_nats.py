@@ -1,7 +1,5 @@
 """The connection: how it fails, how it says so, how it comes back; against a real nats-server."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import time

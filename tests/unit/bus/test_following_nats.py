@@ -1,7 +1,5 @@
 """Following streams, against a real nats-server."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """What a publisher can put round a payload ends no connection and stalls no consumer."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 

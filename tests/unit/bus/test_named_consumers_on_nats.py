@@ -1,7 +1,5 @@
 """Consumers for programs of others: which there may be, and what becomes of them on a real nats-server."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

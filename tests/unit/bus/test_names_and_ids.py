@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta
 from functools import partial

@@ -1,7 +1,5 @@
 """What is stored behind a message of the subject is the answer, whatever the publish of the order came to."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """The evictors' consumer against a real nats-server."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from datetime import timedelta

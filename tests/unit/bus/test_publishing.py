@@ -1,7 +1,5 @@
 """Publishing against a stream that answers as told: what a single server never says."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Compare-and-set publishing against a real nats-server."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

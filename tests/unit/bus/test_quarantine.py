@@ -1,7 +1,5 @@
 """What is parked: under which id, in which headers, and how it reads back."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

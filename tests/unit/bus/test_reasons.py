@@ -1,7 +1,5 @@
 """Errors in words: what a person reads has no class, no errno and no codec in it."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import socket

@@ -1,7 +1,5 @@
 """What is made of orders, outcomes and control states by their signatures."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import msgspec

@@ -1,7 +1,5 @@
 """Forged messages in a real nats-server's streams: they neither end an order nor keep a real one out."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """Signatures, by the table that Go's tests read too (`bus/testdata/signatures`)."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from typing import Any

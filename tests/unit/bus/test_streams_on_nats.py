@@ -1,7 +1,5 @@
 """Streams are created, brought back, or refused; against a real nats-server."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from typing import Any

@@ -1,7 +1,5 @@
 """NATS with certificates of a private authority: verified, mutual, rotated, and never in clear unnoticed."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What carries a trace over NATS, and what becomes of spans; the whole is in integration/test_tracing.py."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Who a client is to NATS: keys of users, with and without a JWT, on a real server, and what is no key."""
 
-from __future__ import annotations
-
 import base64
 import json
 import secrets

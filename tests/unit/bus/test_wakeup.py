@@ -1,7 +1,5 @@
 """When a follower looks into its stream again."""
 
-from __future__ import annotations
-
 from makeway.bus.nats.wakeup import LISTENING_SECONDS, POLL_SECONDS, Owed
 
 

@@ -8,8 +8,6 @@ Of a pod or group: `result`, `node` (or a list of which it is one), `victims`, `
 `victims_at_most`, `stays`, `violations` of budgets, `mentions`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

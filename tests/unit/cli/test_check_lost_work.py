@@ -1,7 +1,5 @@
 """What `makeway check` says of annotations about saved work."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import cast

@@ -1,7 +1,5 @@
 """When `makeway check` hints at packing: where pods certainly wait for a resource that is free in pieces."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """What `makeway check` says of pod groups."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 

@@ -1,7 +1,5 @@
 """What `makeway check` says of PriorityClasses."""
 
-from __future__ import annotations
-
 import msgspec
 
 from makeway.cli.check.priority_classes import judge

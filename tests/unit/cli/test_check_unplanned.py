@@ -1,7 +1,5 @@
 """What `makeway check` says of pods that there is no plan for."""
 
-from __future__ import annotations
-
 import pytest
 
 from makeway.bus.control import Unplanned

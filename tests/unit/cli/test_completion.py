@@ -1,7 +1,5 @@
 """What a shell offers: names of the cluster, and nothing where there are none to be had."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 

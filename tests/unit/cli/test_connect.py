@@ -1,7 +1,5 @@
 """How commands reach an installation: the address, the namespace, and the words where there is no way."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

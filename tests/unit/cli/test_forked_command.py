@@ -1,7 +1,5 @@
 """A fork of the process that has imported the commands says what the command says in a process of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Which parts an installation has, by what its ConfigMap says of the bridge."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any, cast
 

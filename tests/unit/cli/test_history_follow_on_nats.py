@@ -1,7 +1,5 @@
 """`makeway history --follow` as a process beside a real nats-server."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -1,7 +1,5 @@
 """`makeway history` on a real NATS: rows, sums, nothing, and no way there."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

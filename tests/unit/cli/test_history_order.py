@@ -1,7 +1,5 @@
 """Messages of three streams come in the order of their causes, whatever clocks and streams do."""
 
-from __future__ import annotations
-
 import random
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias

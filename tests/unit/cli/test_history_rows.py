@@ -1,7 +1,5 @@
 """Decisions, orders and outcomes as rows, and what mode observe's comparisons come to."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 

@@ -1,7 +1,5 @@
 """`makeway keys` against an API server in this process that keeps Secrets and ConfigMaps."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Certificates that are made in the cluster: when they are issued anew, and by whom."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Secrets that are made in the cluster: complete, kept, and made again as they were."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import ssl

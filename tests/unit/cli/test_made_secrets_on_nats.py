@@ -1,7 +1,5 @@
 """NATS with logins and certificates as `makeway streams --keep` makes them."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command's shell, run as a person runs it."""
 
-from __future__ import annotations
-
 import gc
 import shlex
 import subprocess

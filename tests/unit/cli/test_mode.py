@@ -1,7 +1,5 @@
 """Who goes by a policy and who not yet, and whose ConfigMap it is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """`makeway mode off` and `--release` against an API server in this process, whatever the policy is."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager

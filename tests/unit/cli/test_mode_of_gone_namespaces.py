@@ -1,7 +1,5 @@
 """`makeway mode` for a namespace that does not exist any more."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from makeway.core.policy.brake import RELEASED, Brake, data_of

@@ -1,7 +1,5 @@
 """One answer in three forms."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from io import StringIO

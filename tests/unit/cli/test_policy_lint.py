@@ -1,7 +1,5 @@
 """`makeway policy lint`: files, manifests, stdin; for people and for programs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`makeway queues` against a real nats-server."""
 
-from __future__ import annotations
-
 import pytest
 
 from fixtures_nats import NatsServer

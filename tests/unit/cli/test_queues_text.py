@@ -1,7 +1,5 @@
 """Queues as `makeway queues` prints them."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 from makeway.bus.decisions import Obstacle

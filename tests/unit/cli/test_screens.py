@@ -6,8 +6,6 @@ printed with `-o json` after `makeway dev up --mode observe`: six pods under a b
 three urgent ones, and a fourth in mode enforce; and after the ten-minute page's pods in mode enforce.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime

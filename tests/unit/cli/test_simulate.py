@@ -1,7 +1,5 @@
 """`makeway simulate`: files, stdin and dumps; text in a pipe, JSON and YAML; what cannot be used."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

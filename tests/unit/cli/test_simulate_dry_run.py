@@ -1,7 +1,5 @@
 """New pods as the API server would store them, or its refusal, or why neither is known."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Tables on terminals of any width, and ages."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

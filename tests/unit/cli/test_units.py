@@ -1,7 +1,5 @@
 """What goes together is told as one, with its size."""
 
-from __future__ import annotations
-
 from builders_bus import make_victim
 from makeway.bus.decisions import RankedCandidate
 from makeway.bus.messages import Victim

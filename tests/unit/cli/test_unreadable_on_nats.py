@@ -1,7 +1,5 @@
 """`makeway history --unreadable` against a real nats-server."""
 
-from __future__ import annotations
-
 import base64
 import json
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """`makeway why` and `makeway replay` where there is nothing to be had: what they say, and how they end."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What `makeway why podgroup/NAME` says, from the streams of a real NATS."""
 
-from __future__ import annotations
-
 import pytest
 
 from makeway.bus.client import Bus

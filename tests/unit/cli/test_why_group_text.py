@@ -1,7 +1,5 @@
 """What `makeway why` says of a pod group."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

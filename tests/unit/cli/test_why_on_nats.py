@@ -1,7 +1,5 @@
 """`makeway why` and `makeway replay` of what lowered quotas took, on a real NATS."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 

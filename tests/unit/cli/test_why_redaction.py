@@ -1,7 +1,5 @@
 """What `makeway why` shows to a user of one namespace."""
 
-from __future__ import annotations
-
 import json
 
 import msgspec

@@ -1,7 +1,5 @@
 """What `makeway why` says of a pending pod whose last order made no room."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

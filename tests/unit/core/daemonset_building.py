@@ -1,7 +1,5 @@
 """Pods of one node for the tests of the simple preemptor, in one line each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from makeway.core.daemonset.occupant import BudgetKey, Occupant, PodClass

@@ -1,7 +1,5 @@
 """What the brake's ConfigMap means, as the plugin understands it too, and what it does to a policy."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

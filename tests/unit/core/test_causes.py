@@ -1,7 +1,5 @@
 """What happened is told by time and by cause, whatever clocks say and whenever it was seen."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import given

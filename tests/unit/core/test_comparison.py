@@ -1,7 +1,5 @@
 """How two choices for the same pod are judged."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

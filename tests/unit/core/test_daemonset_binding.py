@@ -1,7 +1,5 @@
 """Which pods count as bound to one node by their DaemonSet."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

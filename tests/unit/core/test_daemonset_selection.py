@@ -1,7 +1,5 @@
 """Whom the simple preemptor chooses among the pods of one node."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from hypothesis import given

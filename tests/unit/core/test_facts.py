@@ -1,7 +1,5 @@
 """What rules learn of a pod."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

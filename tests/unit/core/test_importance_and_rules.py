@@ -1,7 +1,5 @@
 """Who matters more, and who may be removed for whom."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Which pods go together: both forms of the PodGroup, trees of groups, and what is wrong with them."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

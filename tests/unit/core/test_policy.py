@@ -1,7 +1,5 @@
 """What a policy may say, and how each mistake in one is told."""
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Changing the mode in a policy's text leaves everything else as it is."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 from hypothesis import given

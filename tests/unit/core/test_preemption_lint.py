@@ -1,7 +1,5 @@
 """Rules of who may preempt whom: what is refused, what is warned of, and what bands stand for."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

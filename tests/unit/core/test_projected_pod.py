@@ -3,8 +3,6 @@
 The scheduler's plugin makes `projected.json` of `full.json`, and a test of its own holds it to that.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

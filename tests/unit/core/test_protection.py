@@ -1,7 +1,5 @@
 """Pods that are never victims, whatever the preemptor's priority."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

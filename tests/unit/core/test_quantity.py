@@ -1,7 +1,5 @@
 """Quantities: the form, the value to the last billionth, and the rounding."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from math import ceil
 

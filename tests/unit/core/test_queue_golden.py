@@ -1,7 +1,5 @@
 """Placement and counting as the scheduler's queue gate does both: one file of cases for the two sides."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """When a lowered quota is enforced."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

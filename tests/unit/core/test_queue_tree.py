@@ -1,7 +1,5 @@
 """Queues: amounts, the tree, who is in which queue, what they hold."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """queues.yaml: what is read from it, what is refused, what is only named."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from textwrap import dedent, indent
 

@@ -1,7 +1,5 @@
 """Who may be evicted for a quota at all."""
 
-from __future__ import annotations
-
 import pytest
 
 from makeway.core.policy.document import Protection

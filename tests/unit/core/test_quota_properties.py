@@ -1,7 +1,5 @@
 """What holds for every tree of queues and all pods in it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from random import Random

@@ -1,7 +1,5 @@
 """A lowered quota: how much has to go, from whom, who is kept, and what it comes to."""
 
-from __future__ import annotations
-
 import pytest
 
 from makeway.core.queues.amounts import Amounts, over

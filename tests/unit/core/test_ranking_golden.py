@@ -1,7 +1,5 @@
 """Which choice is better: the cases of bus/testdata/ranking, which planner and plugin rank by too."""
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import datetime

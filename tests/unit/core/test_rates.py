@@ -1,7 +1,5 @@
 """What caps on evictions come to: for one queue at once, and how long many pods take."""
 
-from __future__ import annotations
-
 import pytest
 
 from makeway.core.policy.document import PolicyLimits

@@ -1,7 +1,5 @@
 """What is remembered of the latest so many."""
 
-from __future__ import annotations
-
 import copy
 
 from makeway.core.recent import Recent

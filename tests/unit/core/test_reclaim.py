@@ -1,7 +1,5 @@
 """Reclaim by itself: whose guarantee counts, and whose pods are evicted for it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

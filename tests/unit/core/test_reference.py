@@ -1,7 +1,5 @@
 """The schema for editors says what the reader does."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a pod counts for, as kube-scheduler's NodeInfo and NodeResourcesFit count it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

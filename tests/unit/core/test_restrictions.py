@@ -1,7 +1,5 @@
 """What restricts preemption, by name, so that a scheduler without a plan holds its pods."""
 
-from __future__ import annotations
-
 import pytest
 
 from makeway.core.k8s.objects import Metadata, PriorityClass

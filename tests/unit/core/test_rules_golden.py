@@ -1,7 +1,5 @@
 """Which pods stay, or wait: the cases of bus/testdata/rules, which hold the scheduler's plugins to it too."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime, timedelta
 from pathlib import Path

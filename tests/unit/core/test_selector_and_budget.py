@@ -1,7 +1,5 @@
 """Label selectors, and which pods a disruption budget covers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

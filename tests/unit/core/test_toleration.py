@@ -1,7 +1,5 @@
 """PreemptionToleration: whom a PriorityClass exempts, from whom, and for how long."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

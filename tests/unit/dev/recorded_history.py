@@ -3,8 +3,6 @@
 Times are seconds since BEGIN. The scheduler renews its Lease all the time unless told otherwise.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self

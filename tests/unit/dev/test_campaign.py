@@ -1,7 +1,5 @@
 """The parts of a campaign that are pure: its schedule, its tenants' grammar, its table of numbers."""
 
-from __future__ import annotations
-
 import json
 import random
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """The chart's values: what a planner would refuse of a policy or of queues, Helm refuses before."""
 
-from __future__ import annotations
-
 import json
 import re
 import textwrap

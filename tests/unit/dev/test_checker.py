@@ -1,7 +1,5 @@
 """The checker finds every seeded violation, by the right rule, and nothing in a correct history."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta

@@ -4,8 +4,6 @@ The recording is one of a campaign's, cut down to what the checker reads. Anothe
 `python -m campaign.run --minutes 2 --nodes 4 --record tests/unit/dev/recording.json.gz`.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 from functools import cache
 from pathlib import Path

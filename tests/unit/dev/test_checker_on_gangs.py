@@ -1,7 +1,5 @@
 """The checker on orders for pod groups: it finds nothing in good ones, and what is seeded into them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any

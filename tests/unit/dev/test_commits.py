@@ -1,7 +1,5 @@
 """The form of commit subjects, and from which commit on it is held."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The demo: what its scenarios need, and how it tells of a pod group."""
 
-from __future__ import annotations
-
 import io
 import os
 import random

@@ -1,7 +1,5 @@
 """The documentation as a site: every page is in its navigation, and it needs no other host."""
 
-from __future__ import annotations
-
 import fnmatch
 from collections.abc import Iterator
 from pathlib import Path

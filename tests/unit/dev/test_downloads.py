@@ -1,7 +1,5 @@
 """Programs come from a mirror only as its index states them; what cannot be had is built, and it is said."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import socket

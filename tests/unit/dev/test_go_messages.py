@@ -1,7 +1,5 @@
 """Go's structs and checks come from the schemas; what they cannot express is refused, not left out."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

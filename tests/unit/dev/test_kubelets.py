@@ -1,7 +1,5 @@
 """The stand-in for kubelets: what it makes of a node and of a pod."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which integration tests one process runs as a whole, in which order, and how long control planes run."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

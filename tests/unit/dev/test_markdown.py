@@ -1,7 +1,5 @@
 """The pages written by hand stay within 120 columns, and wrapping one changes nothing else of it."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The minors as `go` is told of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from makeway.dev.minors import DEFAULT, MINORS, overlay

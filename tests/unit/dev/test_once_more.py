@@ -1,7 +1,5 @@
 """What of failed tests is run once more, and when a run passes by that."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The picture of the demo: its lines as they were printed, in their order, each from its time on."""
 
-from __future__ import annotations
-
 import re
 import sys
 from subprocess import CalledProcessError

@@ -1,7 +1,5 @@
 """What a release is made of: archives, the chart, SPDX documents, krew's manifest, notes, the workflows."""
 
-from __future__ import annotations
-
 import fnmatch
 import hashlib
 import io

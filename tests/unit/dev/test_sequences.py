@@ -1,7 +1,5 @@
 """Sequences for two control planes: what is drawn, what is played at once, and how two plays are judged."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """On which checkouts the tests of tools are run."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Known vulnerabilities: what is found fails, and where no database answers that is said, not passed over."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer

@@ -1,7 +1,5 @@
 """The breaker: what opens it and for whom, what it stops, and how it is kept and reset."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """What authors of pods may change between a plan and its eviction opens no breaker, whatever the change."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Caps on evictions: how many pods go in a while, whom they are counted for, and what waits or is refused."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import datetime, timedelta
 

@@ -1,7 +1,5 @@
 """Victims on nodes that no member comes to: each shares the domain that it keeps closed with a member."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

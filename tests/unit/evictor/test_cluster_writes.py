@@ -1,7 +1,5 @@
 """What the evictor's writes are on the wire: the API server's part, as kubernetes-asyncio sends it."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Victims that are written all the time: by whatever path they go, and what is still looked at first."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

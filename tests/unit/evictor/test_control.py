@@ -1,7 +1,5 @@
 """Which control states an evictor takes: those of its cluster, understood, and of a time that can be."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Who goes for a pod that its DaemonSet has bound to a node: by pod and policy as they are now."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Orders of a nominator: for pods that their scheduler does not preempt for, of classes that are opted in."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,7 +1,5 @@
 """Orders may name the fences that are configured, and no others."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,7 +1,5 @@
 """Namespaces from which units go are followed, and what a watch has not proven is listed."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping

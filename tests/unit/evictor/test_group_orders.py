@@ -1,7 +1,5 @@
 """Orders for a pod group: nothing is deleted before everything would be; nominations are taken back."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta

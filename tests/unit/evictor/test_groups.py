@@ -1,7 +1,5 @@
 """A unit is deleted whole or not at all, by the groups and pods as the API server has them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta

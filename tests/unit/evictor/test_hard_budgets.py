@@ -1,7 +1,5 @@
 """Victims in namespaces whose disruption budgets are hard: the API server counts, and its no is heeded."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import msgspec

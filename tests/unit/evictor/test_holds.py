@@ -1,7 +1,5 @@
 """What holds an order is shown where it lasts, by Event and condition, and taken back when it is over."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """A unit that keeps growing keeps no preemptor waiting for ever."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Which orders are live, whatever else lies in their stream."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The members of a namespace are listed in pages; what cannot be listed is for a later attempt."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import msgspec

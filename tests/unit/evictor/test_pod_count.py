@@ -1,7 +1,5 @@
 """The planner's word on how many pods there are lifts the share of ten minutes by a factor of two at most."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

@@ -1,7 +1,5 @@
 """Quota orders: victims on many nodes, each judged and evicted by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import msgspec

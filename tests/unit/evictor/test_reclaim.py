@@ -1,7 +1,5 @@
 """What queues take back in the re-check, as queues, labels and owners change under it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import msgspec

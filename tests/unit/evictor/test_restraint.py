@@ -1,7 +1,5 @@
 """How far an evictor may go, and what that does to orders: refused, stopped on the way, rolled back."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import pytest

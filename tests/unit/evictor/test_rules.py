@@ -1,7 +1,5 @@
 """The re-check asks the planner's rules, of the pod, the class and the policy as they are now."""
 
-from __future__ import annotations
-
 from makeway.bus.messages import Outcome
 from makeway.core.k8s.objects import Metadata, Pod, PriorityClass
 from makeway.core.policy.document import Policy, Protection

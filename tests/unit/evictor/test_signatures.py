@@ -1,7 +1,5 @@
 """An evictor that requires signatures: forged orders are put aside, and open its breaker."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 import pytest

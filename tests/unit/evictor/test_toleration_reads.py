@@ -1,7 +1,5 @@
 """What the evictor takes the record of tolerations for, as the API server answers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import msgspec

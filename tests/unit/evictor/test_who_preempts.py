@@ -1,7 +1,5 @@
 """Rules of who may preempt whom in the re-check, as policy, labels and namespaces change under it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import msgspec

@@ -1,7 +1,5 @@
 """What is remembered of pods between their plans: whose turn it is, and what costs pods for nothing."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """What the nominator reads of the API server."""
 
-from __future__ import annotations
-
 from http import HTTPStatus
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """A pod is nominated, and the planner asked for its order until it answers; else nothing is left behind."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from datetime import UTC, datetime, timedelta

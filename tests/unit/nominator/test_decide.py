@@ -1,7 +1,5 @@
 """Whom the nominator serves, what it orders, and what a failure teaches it."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Orders in flight: whose place another order takes."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 from msgspec.structs import replace

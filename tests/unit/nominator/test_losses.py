@@ -1,7 +1,5 @@
 """Nominations that others took away: how many are told of, and for how long."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 from makeway.nominator.attempts import LATELY, LostNominations

@@ -1,7 +1,5 @@
 """Nominations without an order: whose are looked at, how often, and how many in one round."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast

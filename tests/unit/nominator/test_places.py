@@ -1,7 +1,5 @@
 """Who loses a place to a pod of higher priority: by where that pod is, not by its having left."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """The question about a pod, as the nominator writes it."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """The shadow scheduler as the nominator asks it: what it answers, and what comes of its silence."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import pytest

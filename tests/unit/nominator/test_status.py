@@ -1,7 +1,5 @@
 """What a nominator says when it is asked how it is."""
 
-from __future__ import annotations
-
 from unittest.mock import Mock
 
 from prometheus_client import CollectorRegistry

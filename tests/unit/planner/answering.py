@@ -1,7 +1,5 @@
 """A planner with everything round it that it needs, and what it writes down."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

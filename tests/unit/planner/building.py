@@ -1,7 +1,5 @@
 """Builders for planner tests: pods, nodes, budgets, snapshots and questions in one line each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Plans in tests, on snapshots that remember what was planned before, as the planner's does."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from weakref import WeakKeyDictionary
 

@@ -5,8 +5,6 @@
 Cases with quotas and whole GPUs alone are taken: no fractions, gangs, limits, departments or affinity.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -7,8 +7,6 @@ cohort with what is below it, and what may be borrowed above them a max. All quo
 target that reclaims from `LowerPriority` preempts by priority alone, with reclaim off; from `Any` with it on.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

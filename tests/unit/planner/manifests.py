@@ -1,7 +1,5 @@
 """Pods and nodes as manifests, for tests of constraints: what the API server would send, decoded."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Builders for tests of offline plans: a dump as kubectl prints it, in one line an object."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

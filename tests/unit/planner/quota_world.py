@@ -1,7 +1,5 @@
 """A planner's quota loop and a whole evictor, with its caps, on one clock that is told the time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from itertools import count

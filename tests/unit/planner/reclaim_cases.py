@@ -6,8 +6,6 @@ and `requests`; `priority`, `node` and `start`, in minutes, where they are not 0
 it is on, as it is where nothing is said.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

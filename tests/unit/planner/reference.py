@@ -1,7 +1,5 @@
 """A second, slow way to the same plan: one node at a time, in plain Python, as kube-scheduler does it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

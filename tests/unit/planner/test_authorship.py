@@ -1,7 +1,5 @@
 """Whose a preemption is, whatever the watch and the ledger learn first."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

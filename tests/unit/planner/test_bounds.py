@@ -1,7 +1,5 @@
 """What a pod may ask for before it is left to the scheduler's filters, and how pods are grouped."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

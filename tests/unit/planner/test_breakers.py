@@ -1,7 +1,5 @@
 """Orders that are not carried out through no fault of their pods hold plans back; now and then one probes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count

@@ -1,7 +1,5 @@
 """A commit is judged by the rules of plans: what was offered, what may be evicted now, and whole units."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import replace as changed

@@ -1,7 +1,5 @@
 """A commit has one answer: what is stored, whoever is asked, and how often."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import datetime, timedelta
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """What a leading planner says to plugin and evictors, and when it says it again."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import UTC, datetime
 

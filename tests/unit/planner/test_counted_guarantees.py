@@ -1,7 +1,5 @@
 """A guarantee also holds for a resource that is still being counted for a preemptor."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

@@ -1,7 +1,5 @@
 """`crossNode.mostVictims` counts wherever a plan for a group is made; orders have a test of their own."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Plans for pods that their DaemonSet has bound to one node."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """Nodes that a pod cannot use at all, whoever goes, are not planned on, also where all were asked about."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

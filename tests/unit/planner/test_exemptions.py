@@ -1,7 +1,5 @@
 """Which pods are exempt, in the columns: as the policy and the classes are now, pod by pod."""
 
-from __future__ import annotations
-
 import pytest
 
 from makeway.core.policy.document import Policy, Protection

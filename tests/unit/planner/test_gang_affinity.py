@@ -1,7 +1,5 @@
 """Plans for gangs with required affinity: which pods stay for it, and in which domain members begin."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import pytest

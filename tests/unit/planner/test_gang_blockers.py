@@ -1,7 +1,5 @@
 """Plans for groups where pods on nodes of no member keep a rack closed by anti-affinity."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """No search follows where a gang's first plan is known to be the cheapest; else one finds a cheaper plan."""
 
-from __future__ import annotations
-
 import pytest
 
 from makeway.core.policy.document import Policy, PolicyLimits

@@ -1,7 +1,5 @@
 """First plans for groups: what is priced side by side ahead is what one node after the other would cost."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Members of several templates that nothing tells apart are planned as one, and told by their templates."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Generator
 from typing import Any

@@ -1,7 +1,5 @@
 """Which evicted pods belong to which plan for a pod group."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from datetime import datetime, timedelta

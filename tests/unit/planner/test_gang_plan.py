@@ -1,7 +1,5 @@
 """Plans for pod groups: where the members go, and who has to go for them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any

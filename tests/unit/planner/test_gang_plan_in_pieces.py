@@ -1,7 +1,5 @@
 """Plans for groups while the cluster changes between their pieces."""
 
-from __future__ import annotations
-
 import random
 
 import msgspec

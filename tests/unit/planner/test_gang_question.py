@@ -1,7 +1,5 @@
 """The question about a group, from the message."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,7 +1,5 @@
 """Plans for pod groups in queues: a maximum holds for all members, beside what others were promised."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

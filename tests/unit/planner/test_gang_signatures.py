@@ -1,7 +1,5 @@
 """Plans for gangs whose label keys no plan has asked for: signatures are numbered anew for the first one."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -4,8 +4,6 @@ The slow way is SelectVictimsOnNode and pickOneNodeForPreemption in plain Python
 changes, so that what a planner remembers is compared as well.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the planner answers to a plan request for a pod group."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import UTC, datetime, timedelta
 from functools import partial

@@ -1,7 +1,5 @@
 """Hard budgets cover the pods that the eviction API counts, soft ones those that kube-scheduler counts."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

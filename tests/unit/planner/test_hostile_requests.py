@@ -1,7 +1,5 @@
 """Whatever a plan request holds, the planner answers, and what it records can be stored."""
 
-from __future__ import annotations
-
 import json
 import random
 from functools import partial

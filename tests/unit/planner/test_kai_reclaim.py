@@ -5,8 +5,6 @@
 KAI never preempts, are protected by the policy.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import dataclass

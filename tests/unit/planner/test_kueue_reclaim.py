@@ -5,8 +5,6 @@
 not: preemption while borrowing, limits of lending, several flavors or pod sets.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Final
 

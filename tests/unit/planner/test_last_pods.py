@@ -1,7 +1,5 @@
 """What the last pods of a node decide is the same as with all of them, and no others are read there."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from random import Random
 from typing import Any

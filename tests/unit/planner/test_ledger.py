@@ -1,7 +1,5 @@
 """Which pods are on their way out, and through which order."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import msgspec

@@ -1,7 +1,5 @@
 """Pods and nodes on which orders failed, and what the next plans for the same preemptor make of them."""
 
-from __future__ import annotations
-
 import dataclasses
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Ranking by lost work, against a loop over the pods; `LOST_WORK_CLUSTERS=10000` looks at more of them."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Disruption budgets that change all the time, and many of them: planning goes on, and none is violated."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """What is kept from plan to plan changes no answer: warm and cold planners say the same."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import replace

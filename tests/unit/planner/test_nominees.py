@@ -1,7 +1,5 @@
 """Which nominated pod may be behind a mark that no plan claims."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from typing import Any
 

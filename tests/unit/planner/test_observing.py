@@ -1,7 +1,5 @@
 """What mode observe makes of decisions, of the pods' watch and of the time."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Mapping

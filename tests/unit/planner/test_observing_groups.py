@@ -1,7 +1,5 @@
 """What observing makes of preemptions for pod groups."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import timedelta
 from typing import Any

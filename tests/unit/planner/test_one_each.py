@@ -1,7 +1,5 @@
 """The cheapest plan of a gang whose members take whole nodes, found without a search."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

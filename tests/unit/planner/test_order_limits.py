@@ -1,7 +1,5 @@
 """How many orders may be without an outcome, and of which namespace and priority."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 

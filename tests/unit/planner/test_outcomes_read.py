@@ -1,7 +1,5 @@
 """Questions of a scheduler that has read more outcomes than the planner: they wait, others do not."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Who leads others, and since when a pod has been seen not to fit."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Which evicted pods belong to which plan of mode observe."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Room is made again and again for a preemptor that is not bound: it waits, longer each time."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 import msgspec

@@ -1,7 +1,5 @@
 """Changes that concern all pods, made in chunks, lead where they would lead at once."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress

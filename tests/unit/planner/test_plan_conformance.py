@@ -1,7 +1,5 @@
 """The DP cases of docs/conformance.md that resources decide. P is the pod that needs room."""
 
-from __future__ import annotations
-
 import pytest
 
 from preemption_cases import CASES, Case

@@ -1,7 +1,5 @@
 """Constraints besides resources: who has to go for a port, an affinity, a spread or a claim."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

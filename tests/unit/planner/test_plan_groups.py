@@ -3,8 +3,6 @@
 The cases of kube-scheduler 1.37's TestSelectVictimsOnNode with groups, and what is wrong with groups.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta

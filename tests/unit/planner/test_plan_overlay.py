@@ -1,7 +1,5 @@
 """What a request adds to the snapshot: nominations, assumed pods, victims already on their way out."""
 
-from __future__ import annotations
-
 from makeway.planner.plan.result import PlanCandidate
 from makeway.planner.snapshot.changes import PutBudget, PutPod, RemovePod
 from unit.planner.building import (

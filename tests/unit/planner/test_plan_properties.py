@@ -1,7 +1,5 @@
 """What holds for every plan, found out on random clusters."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 

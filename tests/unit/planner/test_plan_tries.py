@@ -1,7 +1,5 @@
 """What a request says of earlier tries: refused victims, columns set aside; and the sample of a refusal."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """Hard budgets, limits, and what a refusal under a policy says: why, who is exempt, when to ask again."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from functools import partial
 

@@ -1,7 +1,5 @@
 """What an answered plan takes counts for the plans after it, until its commit comes or for five seconds."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import msgspec

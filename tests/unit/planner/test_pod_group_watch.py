@@ -1,7 +1,5 @@
 """Following pod groups: the version that is served, or none."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 

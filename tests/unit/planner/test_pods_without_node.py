@@ -1,7 +1,5 @@
 """Pods bound to a node that is not there: records alone, counted wherever nodes do not matter."""
 
-from __future__ import annotations
-
 import tracemalloc
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """Which preemptions are a loop, and which are a workload that grows."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 import pytest

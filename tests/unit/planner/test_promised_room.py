@@ -1,7 +1,5 @@
 """Plans that wait for a node that is being made: whose, for which claim, for how long."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Whose pods a queue gate holds: what schedulers tell of, and for how long that counts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import timedelta
 

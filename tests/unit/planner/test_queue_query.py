@@ -1,7 +1,5 @@
 """What the planner answers to questions about queues."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 from typing import Any

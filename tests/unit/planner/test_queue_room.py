@@ -1,7 +1,5 @@
 """Room in a full queue that terminating pods make, on whichever nodes: no running pod is evicted for it."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import msgspec

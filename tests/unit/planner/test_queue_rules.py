@@ -1,7 +1,5 @@
 """Ordinary preemption between queues: maxima are not passed, guarantees are kept."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Which pods are in which queue, whatever comes in which order."""
 
-from __future__ import annotations
-
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Lowered quotas and pod groups: units are taken whole, gangs give surplus, a group's priority counts."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 

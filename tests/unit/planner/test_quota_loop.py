@@ -1,7 +1,5 @@
 """What the loop does from timer to result, and where a message about one queue cannot be read."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable

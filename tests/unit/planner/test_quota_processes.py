@@ -1,7 +1,5 @@
 """What a queue's quota process does next, from timer to result."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 

@@ -1,7 +1,5 @@
 """A lowered quota comes down though caps, a breaker, the brake or a missing evictor keep it waiting."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from itertools import count
 

@@ -1,7 +1,5 @@
 """How candidates are ranked: the cases of bus/testdata/ranking, which the plugin ranks by too."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime, timedelta
 from pathlib import Path

@@ -3,8 +3,6 @@
 That plans and evictor keep to the documents in drawn trees of queues is in test_reclaim_oracle.
 """
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,7 +1,5 @@
 """What is recorded gives the same decisions again, whatever came between them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Records of pods: what alike pods share changes nothing of what is counted."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

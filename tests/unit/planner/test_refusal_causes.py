@@ -1,7 +1,5 @@
 """Refusals name what keeps a pod out where that is on no single node: a domain's pods, a guarantee."""
 
-from __future__ import annotations
-
 from makeway.core.queues.parsing import parse_queues
 from makeway.planner.offline.results import SimulatedPod
 from unit.planner.offline_building import Object, node, pod, simulated, world

@@ -1,7 +1,5 @@
 """Victims that are named one by one are judged as plans for their nodes would choose among them."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Sequence

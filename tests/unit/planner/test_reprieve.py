@@ -1,7 +1,5 @@
 """Pods that are put back where there is room: the last of each node, as all of them one after the other."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

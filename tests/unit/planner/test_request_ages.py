@@ -1,7 +1,5 @@
 """How long a request waited, whatever the two clocks say."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """What the planner answers to a plan request, and what it writes down."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a plan of a moment ago puts back: pods that have left since, and what budgets allowed."""
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from makeway.planner.observe import past as module

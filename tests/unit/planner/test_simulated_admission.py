@@ -1,7 +1,5 @@
 """What the API server adds to a new pod by objects of a dump, what it refuses, and what no column judges."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A PodGroup of a file: whether its pods have room together, and who would go for them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Files as people have them: rendered charts, scaled workloads, JSON documents in a row, dumps with gaps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Which pods would go for a quota that is lowered, on a dump."""
 
-from __future__ import annotations
-
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.core.queues.parsing import parse_queues
 from makeway.core.queues.tree import QueueTree

@@ -1,7 +1,5 @@
 """Pods on a dump: which fit, which would preempt which, which are refused, one after the other."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

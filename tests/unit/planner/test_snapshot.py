@@ -1,7 +1,5 @@
 """The snapshot after any sequence of events is the snapshot built from what is left."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Terminating pods in plans: no victims, room on its way within the policy's time, none once overdue."""
 
-from __future__ import annotations
-
 import random
 from datetime import timedelta
 

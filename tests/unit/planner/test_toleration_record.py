@@ -1,7 +1,5 @@
 """The record of tolerations: what is written of which classes, what counts of it, and what is told."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta

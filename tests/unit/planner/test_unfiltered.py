@@ -1,7 +1,5 @@
 """Plans for pods that no filter was asked about: the columns say where they fit, and where removing helps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from makeway.bus.plan import NodeSelection

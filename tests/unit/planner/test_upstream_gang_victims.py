@@ -4,8 +4,6 @@ Each case was written anew for the planner, whose nodes and pods have sizes as t
 are a chosen difference: other victims than theirs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -3,8 +3,6 @@
 Each was written anew for the planner. Node names of theirs are the node selectors of pods here.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import msgspec

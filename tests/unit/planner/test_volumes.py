@@ -1,7 +1,5 @@
 """Which nodes a pod's claims leave it, by affinity, zones and topologies of their volumes; and devices."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

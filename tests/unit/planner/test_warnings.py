@@ -1,7 +1,5 @@
 """Who is told that a PriorityClass cannot be read: the class itself, once a value, by the leader."""
 
-from __future__ import annotations
-
 import msgspec
 
 from makeway.core.k8s.objects import PriorityClass

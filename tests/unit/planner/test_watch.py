@@ -1,7 +1,5 @@
 """What each kind of object does to the snapshot."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar

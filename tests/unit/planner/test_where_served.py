@@ -1,7 +1,5 @@
 """Following what an API server serves at the moment."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 That plans, evictor and simulate heed drawn rules alike is in tests/pairs.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import msgspec

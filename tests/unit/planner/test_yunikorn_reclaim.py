@@ -5,8 +5,6 @@
 one that started last is written down. Which pods fences allow as victims is in test_reclaim.py.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import pytest

@@ -1,7 +1,5 @@
 """Reading the brake: fresh before an eviction, shared by all who ask, and safe where it cannot be read."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress

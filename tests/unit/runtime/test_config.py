@@ -1,7 +1,5 @@
 """What is in force, whatever sources offer: texts, rubbish, nothing; and what is said of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

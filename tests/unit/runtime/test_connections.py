@@ -1,7 +1,5 @@
 """The start of a process while NATS is away, or cannot be used; against a real nats-server."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Events are queued and written once each; those that are not are counted, or named in the log."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 

@@ -1,7 +1,5 @@
 """What the collector no longer looks at."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Keys of signatures as they are read, changed, lost and rotated."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tokens are renewed once for all who need one, and not waited for without end."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

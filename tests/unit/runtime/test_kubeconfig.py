@@ -1,7 +1,5 @@
 """Kubeconfigs of every form that kubectl reads, and what is said of those that cannot be used."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

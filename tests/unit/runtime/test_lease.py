@@ -1,7 +1,5 @@
 """Leadership in virtual time: one holder, no work without the lease, no lease without work."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import selectors

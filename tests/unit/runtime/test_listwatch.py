@@ -1,7 +1,5 @@
 """Lists, watches, and what comes between: 410, 429, cut bodies, silence, objects that cannot be read."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import time

@@ -1,7 +1,5 @@
 """A page of a list gives the same objects however it is written, and each bad one costs only itself."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A page that is too long is asked for again with fewer objects, and one after a short page with more."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """Proxies of the environment, read as Go reads them: cases of golang.org/x/net/http/httpproxy."""
 
-from __future__ import annotations
-
 import pytest
 
 from makeway.runtime.proxy import proxy_for

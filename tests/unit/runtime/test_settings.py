@@ -1,7 +1,5 @@
 """How options become what a connection is made with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

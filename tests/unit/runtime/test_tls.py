@@ -1,7 +1,5 @@
 """Certificates that are rotated under a running process: read again when their files change."""
 
-from __future__ import annotations
-
 import os
 import ssl
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Who may look at the page in a cluster: as the API server says, asked anew each minute."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import msgspec

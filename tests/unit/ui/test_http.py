@@ -1,7 +1,5 @@
 """The page over HTTP: who may look, under which names, and within which bounds."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from http.cookies import SimpleCookie

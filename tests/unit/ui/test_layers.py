@@ -1,7 +1,5 @@
 """The page's model does no I/O, and knows nothing of the edge; nothing below knows of the page."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What goes on now, from the entries."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from msgspec.structs import replace

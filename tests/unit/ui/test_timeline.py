@@ -1,7 +1,5 @@
 """Messages become entries; readers learn what has changed; memory is bounded."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import msgspec

@@ -1,7 +1,5 @@
 """Queues as bars, comparisons and their sum, the grid of nodes, and what stands in a pod's way."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest
