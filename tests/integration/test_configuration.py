@@ -29,6 +29,7 @@ from makeway.dev.fault_rules import FaultRule
 from makeway.dev.options import PLANNER
 from makeway.planner.snapshot.pending_updates import CHUNK
 from makeway.runtime.config import revision_of
+from narrowing import there
 
 
 @pytest_asyncio.fixture
@@ -63,8 +64,7 @@ async def test_a_policy_is_in_force_as_soon_as_it_is_written_and_everybody_says_
     state = await control_state(configured)
     assert state.revision > before.revision
     assert (state.mode, state.namespace_modes) == ("observe", {"team-a": "enforce"})
-    assert state.limits is not None
-    assert (state.limits.orders_in_flight, state.policy_revision) == (7, revision_of(text))
+    assert (there(state.limits).orders_in_flight, state.policy_revision) == (7, revision_of(text))
     await until_described(configured, "Normal", "ConfigAccepted", revision_of(text))
 
 
@@ -156,13 +156,11 @@ async def test_off_stops_a_running_order_before_its_next_delete_and_rolls_it_bac
         await faults.clear()
 
         assert (outcome.result, outcome.reason) == ("refused", "mode-off")
-        assert outcome.rollback is not None
-        assert outcome.rollback.nomination_reverted
+        assert there(outcome.rollback).nomination_reverted
         await settle()
         for name in ("low-1", "low-2"):
             assert deletes_of(fault_space, name) == []
-            pod = await fault_space.pod(name)
-            assert pod is not None
+            pod = there(await fault_space.pod(name))
             assert "DisruptionTarget" not in {c.type for c in pod.status.conditions or ()}
 
     assert await fault_space.until_bound("urgent") == "n1"

@@ -25,6 +25,7 @@ from makeway.bus.subjects import Subjects
 from makeway.dev.kwok import AFTER_GRACE, NEVER
 from makeway.dev.options import NATS, ClusterOptions
 from makeway.runtime.kube import ApiError
+from narrowing import there
 
 SMALL = ClusterOptions(components=frozenset({NATS}))
 
@@ -55,8 +56,7 @@ async def test_a_pod_reports_the_start_time_its_test_gives_it(plain_space: Space
     old, new = await plain_space.run(make_pod("old").on("n1").started(1), make_pod("new").on("n1").started(2))
 
     assert old.status.start_time is not None
-    assert new.status.start_time is not None
-    assert (new.status.start_time - old.status.start_time).total_seconds() == 1
+    assert (there(new.status.start_time) - old.status.start_time).total_seconds() == 1
 
 
 async def test_a_deleted_pod_leaves_at_once_or_as_its_annotation_says(plain_space: Space) -> None:
@@ -237,8 +237,7 @@ async def test_kill_minus_nine_of_the_owner_leaves_no_process(tmp_path: Path) ->
     owner = await asyncio.create_subprocess_exec(
         sys.executable, "-c", _OWNER, str(directory), stdout=asyncio.subprocess.PIPE
     )
-    assert owner.stdout is not None
-    assert await owner.stdout.readline() == b"started\n"
+    assert await there(owner.stdout).readline() == b"started\n"
     assert len(processes_of(directory)) >= 5
 
     owner.kill()

@@ -288,8 +288,7 @@ class Scene:
         return EvictionOrder(**fields | changes)
 
     async def give(self, order: EvictionOrder) -> None:
-        assert order.preemptor is not None
-        last = await self.bus.last_order(order.preemptor.uid)
+        last = await self.bus.last_order(there(order.preemptor).uid)
         as_a(Published, await self.bus.publish_order(order, last.sequence if last else 0))
 
     async def outcome(self, order: EvictionOrder, *, seconds: float = PATIENT_SECONDS) -> Outcome:
@@ -397,8 +396,7 @@ class TestWholeOrders:
         assert (outcome.result, outcome.reason) == ("failed", "delete-refused")
         assert [v.result for v in outcome.victims] == ["failed", "notAttempted"]
         assert "this stays" in outcome.victims[0].message
-        assert outcome.rollback is not None
-        assert outcome.rollback.nomination_reverted
+        assert there(outcome.rollback).nomination_reverted
         assert (await the(scene.space, "urgent")).status.nominated_node_name is None
         assert decide.disruption_target(await the(scene.space, "a")) is None
         assert "b" not in scene.deletes()

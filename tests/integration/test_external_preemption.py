@@ -31,6 +31,7 @@ from integration.waiting import NotYet, until
 from makeway.core.policy.external import ANNOTATION, EXTERNAL
 from makeway.dev.kwok import AFTER_GRACE
 from makeway.dev.options import NOMINATOR
+from narrowing import there
 
 NOMINATOR_USER = "system:serviceaccount:makeway-system:makeway-nominator"
 RECOVERY_SECONDS = 60.0
@@ -144,8 +145,7 @@ async def test_a_refused_delete_is_rolled_back_and_the_next_plan_is_another_one(
         assert await space.until_bound("p") == "n2"
 
     assert outcome.result == "failed"
-    assert outcome.rollback is not None
-    assert outcome.rollback.nomination_reverted
+    assert there(outcome.rollback).nomination_reverted
     assert [victim.name for victim in first.victims] == ["v1"]
     assert await space.pod("v1") is not None
     assert nominators_writes(space) == [("patch", "pods/status", "p")] * 2
@@ -159,8 +159,7 @@ async def test_a_nomination_of_another_is_left_alone(cluster: RunningCluster, sp
     await cluster.start(NOMINATOR)
 
     await assert_stays_pending(space, "p", seconds=8)
-    pod = await space.pod("p")
-    assert pod is not None
+    pod = there(await space.pod("p"))
     assert pod.status.nominated_node_name == space.node_name("n1")
     assert nominators_writes(space) == []
 

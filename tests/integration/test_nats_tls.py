@@ -28,6 +28,7 @@ from makeway.dev.pki import Authority
 from makeway.dev.ports import Ports
 from makeway.dev.process_set import ProcessSet
 from makeway.dev.processes import Program
+from narrowing import there
 
 pytestmark = pytest.mark.wide
 
@@ -47,8 +48,7 @@ async def makeway(cluster: RunningCluster, *command: str) -> tuple[int, str]:
         stderr=asyncio.subprocess.STDOUT,
     )
     said = (await asyncio.wait_for(process.communicate(), 60))[0].decode()
-    assert process.returncode is not None
-    return process.returncode, said
+    return there(process.returncode), said
 
 
 @pytest.mark.both_forms(by_target=True)
@@ -152,8 +152,7 @@ async def test_who_shows_no_certificate_another_authoritys_or_asks_for_another_n
     tmp_path: Path,
 ) -> None:
     cluster = secured_cluster
-    known = cluster.owned.nats_identity("viewer")
-    assert known is not None
+    known = there(cluster.owned.nats_identity("viewer"))
     nothing = Path(_NOTHING)
     without = replace(known, client=replace(known.client, certificate=nothing, key=nothing))
     other = replace(known, client=Authority(tmp_path / "other").client("viewer"))

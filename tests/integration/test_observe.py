@@ -13,6 +13,7 @@ from integration.space import Space
 from integration.waiting import until
 from makeway.bus.comparison import Comparison
 from makeway.core.k8s.objects import Pod
+from narrowing import there
 
 
 @pytest_asyncio.fixture
@@ -45,8 +46,7 @@ async def test_default_preemption_acts_and_every_choice_is_compared_with_makeway
         comparison = await compared(space, pod)
         assert comparison.result in ("same", "equal"), comparison
         assert comparison.makeway is not None
-        theirs = comparison.default_preemption
-        assert theirs is not None
+        theirs = there(comparison.default_preemption)
         # One after the other: of two that wait, kube-scheduler may bind one to the room made for the other.
         assert await space.until_bound(pod.metadata.name) == space.short(theirs.node)
         comparisons.append(comparison)
@@ -83,6 +83,5 @@ async def test_the_policys_limit_of_victims_does_not_bind_the_schedulers_own_pre
         assert await space.until_bound("urgent") == "n1"
 
     assert comparison.result == "defaultOnly"
-    assert comparison.refusal is not None
-    assert comparison.refusal.reason == "ForbiddenByPolicy"
+    assert there(comparison.refusal).reason == "ForbiddenByPolicy"
     assert not {"one", "two"} & (await space.pods()).keys()

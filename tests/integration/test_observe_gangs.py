@@ -16,6 +16,7 @@ from makeway.cli.history.command import app as history
 from makeway.cli.why.command import app as why
 from makeway.dev.binaries import KUBERNETES
 from makeway.dev.options import KWOK, NATS, PLANNER, SCHEDULER, ClusterOptions
+from narrowing import there
 
 STOCK = frozenset({NATS, SCHEDULER, KWOK, PLANNER})
 
@@ -59,10 +60,8 @@ async def test_a_preemption_by_kube_scheduler_for_a_gang_is_compared_as_one(
 
         gone = before.keys() - (await space.pods()).keys()
         assert found.asked is plugin
-        assert found.group is not None
-        assert (found.group.members, found.preemptor.name) == (3, "gang")
-        assert found.default_preemption is not None
-        assert {victim.name for victim in found.default_preemption.victims} == gone
+        assert (there(found.group).members, found.preemptor.name) == (3, "gang")
+        assert {victim.name for victim in there(found.default_preemption).victims} == gone
         assert found.makeway is not None
         assert sorted(one.name for one in found.makeway.victims) == ["large-n0", "large-n1", "large-n2"]
         assert found.result in ("same", "equal", "better")

@@ -40,6 +40,7 @@ from integration.queueing import (
 from integration.space import Space
 from integration.waiting import until_seen
 from makeway.dev.options import PLANNER
+from narrowing import there
 
 
 @pytest_asyncio.fixture
@@ -235,8 +236,7 @@ async def test_a_second_decrease_begins_anew_and_an_increase_stops_it(
     second = (await until_state(crash_cluster, path(space), "a timer runs", lambda s: s.timer != first)).timer
 
     assert first is not None
-    assert second is not None
-    assert (second.since - first.since).total_seconds() >= 1
+    assert (there(second).since - first.since).total_seconds() >= 1
 
     await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=18, delay="30s")))
     await until_state(crash_cluster, path(space), "no timer runs", lambda state: state.timer is None)
@@ -253,8 +253,7 @@ async def test_a_restart_begins_every_timer_anew(crash_cluster: RunningCluster, 
     await crash_cluster.start(PLANNER)
     state = await until_state(crash_cluster, path(space), "a timer", lambda s: s.timer is not None)
 
-    assert state.timer is not None
-    assert state.timer.since > before.since
+    assert there(state.timer).since > before.since
     await until_ended(crash_cluster, path(space))
     assert len(await living(space)) == 1
 

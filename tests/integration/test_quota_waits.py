@@ -121,8 +121,7 @@ async def test_without_a_gate_a_lowered_quota_is_planned_and_told_and_evicts_no_
             state = await until_waits(external_cluster, space, "no-queue-gate")
 
             assert state.process is not None
-            assert state.process.waiting is not None
-            assert "4 pods with cpu 4" in state.process.waiting.message
+            assert "4 pods with cpu 4" in there(state.process.waiting).message
             (record,) = await until(
                 "the decision is stored", lambda: quota_decisions(space, path(space)), seconds=10
             )

@@ -20,6 +20,7 @@ from integration.preempting import (
 )
 from integration.space import Space
 from integration.waiting import until_seen
+from narrowing import there
 
 PERMIT = "tests.makeway.dev/permit"
 PRE_BIND = "tests.makeway.dev/pre-bind"
@@ -58,10 +59,8 @@ async def test_a_9_a_victim_that_is_not_bound_yet_makes_room_without_being_delet
     assert await space.until_bound("p", seconds=5) == "n1"
     assert await space.bus.orders(preemptor.metadata.uid) == []
     assert deletes_of(space, "victim") == []
-    left = await space.pod("victim")
-    assert left is not None
-    assert victim is not None
-    assert left.metadata.uid == victim.metadata.uid
+    left = there(await space.pod("victim"))
+    assert left.metadata.uid == there(victim).metadata.uid
     assert not left.spec.node_name
     assert_bound_once(space, "p")
     await assert_nothing_left_behind(space)

@@ -31,6 +31,7 @@ from makeway.dev.options import EVICTOR, KWOK, NATS, ClusterOptions
 from makeway.dev.services import TEST_FENCE
 from makeway.evictor.intake.service import KEYS_BEHIND
 from makeway.evictor.limits.breaker import OPENS_AT
+from narrowing import there
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 
 
 def key_of(cluster: RunningCluster, kind: SigningKind) -> SigningKey:
-    key = signing_keys.read(cluster.owned.directory, kind)
-    assert key is not None
-    return key
+    return there(signing_keys.read(cluster.owned.directory, kind))
 
 
 @pytest_asyncio.fixture

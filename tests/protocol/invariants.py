@@ -11,6 +11,7 @@ from makeway.bus.messages import EvictionOrder, Outcome, StreamPosition
 from makeway.core.k8s.disruption import lives_on_marked
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.pod_groups import group_of
+from narrowing import there
 from protocol.cluster import Cluster, Delete
 from protocol.inflight import Entry
 from protocol.loop import START
@@ -86,8 +87,7 @@ class Checker:
     # -------------------------------------------------------------------------------- API server
 
     def _changed(self, by: str, old: Pod | None, new: Pod | None) -> None:
-        pod = new or old
-        assert pod is not None
+        pod = there(new or old)
         uid, now = pod.metadata.uid, self.world.loop.virtual
         shown = "-" if new is None or new.spec.node_name else new.status.nominated_node_name or ""
         history = self.nominated.setdefault(uid, [])
@@ -111,8 +111,7 @@ class Checker:
         named = "uid" in wanted and ("resourceVersion" in wanted or contested)
         self.expect(named, "a delete names the UID, and the version that was judged where that holds", what)
         self.expect(sent.local < order.not_after, "no delete is sent after notAfter", what)
-        about = order.room_for
-        assert about is not None
+        about = there(order.room_for)
         allowed = not self.most_victims or len(victims) <= self.most_victims
         self.expect(allowed, "an order has no more victims than the policy allows", what)
         lower = priority(pod) < about.priority

@@ -20,6 +20,7 @@ from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.service.orders.commit_judge import CommitJudge
 from makeway.planner.snapshot.state import Snapshot
+from narrowing import as_a, there
 from unit.planner.building import NOW
 from unit.planner.test_commit_judge import commit, offer, snapshot
 
@@ -67,8 +68,7 @@ async def test_a_commit_becomes_an_order_that_evictors_take(bus: Bus, connect_bu
     first, again = await asked(nominator, request), await asked(nominator, request)
 
     assert first == again
-    last = await evictor.last_order("urgent")
-    assert isinstance(last, Last)
+    last = as_a(Last, await evictor.last_order("urgent"))
     assert isinstance(last.message, EvictionOrder)
     assert first.order == last.message
     assert {one.uid for one in last.message.victims} == {"a", "b"}
@@ -84,6 +84,5 @@ async def test_an_offer_that_the_planner_has_not_signed_is_worth_nothing(
 
     reply = await asked(await connect_bus("nominator/n"), commit("a", offer=forged))
 
-    assert reply.void is not None
-    assert reply.void.reason == "not-offered"
+    assert there(reply.void).reason == "not-offered"
     assert await planner.last_order("urgent") is None

@@ -91,8 +91,7 @@ async def test_orders_go_on_after_a_restart_of_the_server(bus: Bus, nats_server:
     await asyncio.sleep(0.1)
     await bus.publish_order(make_order("uid-1"), 0)
 
-    delivery = await waiting
-    assert delivery is not None
+    delivery = there(await waiting)
     await delivery.ack_sync()
 
 

@@ -10,7 +10,7 @@ from makeway.bus.errors import BusUnavailable
 from makeway.bus.nats import publishing
 from makeway.bus.nats.jetstream import Ack, JetStreamError, StoredMessage
 from makeway.bus.nats.publishing import AlreadyExists, Publication, Published, PublishRefused, publish
-from narrowing import as_a
+from narrowing import as_a, there
 
 IN_PROCESS = JetStreamError("publish", 409, 10158, "duplicate message id is in process")
 ANOTHER_IN_PROCESS = JetStreamError("publish", 400, 10164, "wrong last sequence")
@@ -87,8 +87,7 @@ async def test_the_only_writer_of_a_subject_is_told_where_the_expected_message_i
 async def test_anothers_message_is_handed_back() -> None:
     answer = as_a(AlreadyExists, await order(ScriptedStream(WRONG_SEQUENCE, holds=b"theirs")))
 
-    assert answer.existing is not None
-    assert answer.existing.data == b"theirs"
+    assert there(answer.existing).data == b"theirs"
 
 
 async def test_the_same_id_with_another_content_is_anothers_message() -> None:

@@ -16,6 +16,7 @@ from makeway.bus.nats.jetstream import JetStreamError
 from makeway.bus.nats.publishing import Published
 from makeway.bus.streams import configs as streams
 from makeway.bus.subjects import Subjects
+from narrowing import there
 
 
 async def config_of(bus: Bus, stream: str) -> dict[str, Any]:
@@ -131,8 +132,7 @@ async def test_messages_survive_a_reconciliation(bus: Bus) -> None:
 
     await bus.ensure_streams()
 
-    stored = await bus.jetstream.last_message(bus.subjects.orders_stream, "makeway.v1.orders.pod.x")
-    assert stored is not None
+    stored = there(await bus.jetstream.last_message(bus.subjects.orders_stream, "makeway.v1.orders.pod.x"))
     assert stored.data == b"{}"
 
 
@@ -239,8 +239,7 @@ async def test_a_server_that_lost_everything_is_set_up_again_and_all_goes_on(
     reader = bus.follow(bus.subjects.orders_stream, start=Start.beginning())
     assert (await anext(reader)).subject.endswith("uid-before")
     reading = asyncio.ensure_future(anext(reader))
-    delivery = await consumer.next(5)
-    assert delivery is not None
+    delivery = there(await consumer.next(5))
     await delivery.ack_sync()
 
     nats_server.lose_everything()
@@ -255,6 +254,5 @@ async def test_a_server_that_lost_everything_is_set_up_again_and_all_goes_on(
     assert isinstance(answer, Published)
     async with asyncio.timeout(15):
         assert (await reading).subject.endswith("uid-after")
-        delivery = await consumer.next(15)
-    assert delivery is not None
-    assert delivery.subject.endswith("uid-after")
+        after = await consumer.next(15)
+    assert there(after).subject.endswith("uid-after")

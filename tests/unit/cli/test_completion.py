@@ -15,6 +15,7 @@ from makeway.bus.messages import API_VERSION, EvictionOrder
 from makeway.bus.queue_report import QueueReport, QueueState
 from makeway.cli.main import behind
 from makeway.dev.samples import MESSAGES
+from narrowing import as_a
 from unit.cli.test_connect import api_server, kubeconfig, makeway
 
 
@@ -70,12 +71,10 @@ async def test_nothing_is_said_of_an_api_server_that_takes_its_time(tmp_path: Pa
 
 async def test_orders_and_queues_are_offered(bus: Bus, nats_server: NatsServer) -> None:
     await bus.ensure_streams()
-    order = MESSAGES["order.full"]
-    assert isinstance(order, EvictionOrder)
+    order = as_a(EvictionOrder, MESSAGES["order.full"])
     order = replace(order, order_id=order_id(datetime.now(UTC)))
     await bus.publish_order(order, 0)
-    record = MESSAGES["decision.full"]
-    assert isinstance(record, DecisionRecord)
+    record = as_a(DecisionRecord, MESSAGES["decision.full"])
     record = replace(record, decision_id=decision_id(datetime.now(UTC)))
     await bus.publish_decision(record)
     states = tuple(QueueState(path=path, leaf=True, pods=0, usage={}, max={}) for path in ("root", "root.a"))

@@ -20,7 +20,7 @@ from makeway.cli.history.story import NOT_CARRIED_OUT, Row
 from makeway.cli.history.watch import picture
 from makeway.cli.tables import table
 from makeway.dev.samples import MESSAGES
-from narrowing import as_a
+from narrowing import as_a, there
 
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 ALL = Wanted()
@@ -85,9 +85,8 @@ def test_a_void_is_a_plan_that_was_not_carried_out_and_says_why() -> None:
 def test_an_order_for_a_group_is_a_row_that_names_the_group_its_members_and_how_many_nodes() -> None:
     one, ended = sample("order.group"), sample("outcome.group")
     assert isinstance(one, EvictionOrder)
-    assert isinstance(ended, Outcome)
 
-    [row] = rows(one, ended)
+    [row] = rows(one, as_a(Outcome, ended))
 
     assert (row.kind, row.namespace, row.name, row.members) == ("group", "shop", "train-7", 2)
     assert (row.result, row.reason) == ("failed", "delete-refused")
@@ -283,8 +282,7 @@ def test_two_comparisons_that_differ_in_anything_differ_there_at_80_columns() ->
 
 def test_groups_that_were_broken_are_told_where_there_are_any() -> None:
     one = comparison("better", 1, 3, by="fewest-victims")
-    assert one.default_preemption is not None
-    broken = replace(one, default_preemption=replace(one.default_preemption, groups_broken=2))
+    broken = replace(one, default_preemption=replace(there(one.default_preemption), groups_broken=2))
 
     summary = summed([broken, comparison("same", 1, 1)])
 

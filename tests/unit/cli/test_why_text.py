@@ -76,8 +76,7 @@ def test_a_victim_that_could_not_be_evicted_is_named_with_the_cause() -> None:
 def test_while_evicted_pods_are_leaving_the_order_is_told_and_no_other_plan() -> None:
     order, outcome = MESSAGES["order.full"], MESSAGES["outcome.full"]
     assert isinstance(order, EvictionOrder)
-    assert isinstance(outcome, Outcome)
-    story = Story(order=order, outcome=replace(outcome, result="succeeded"), decision=None)
+    story = Story(order=order, outcome=replace(as_a(Outcome, outcome), result="succeeded"), decision=None)
 
     lines = pending_lines(Pending(answer=refused, unblocked_by=()), story, leaving=1)
 

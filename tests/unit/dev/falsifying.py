@@ -19,6 +19,7 @@ from makeway.dev.checker.case import OrderCase
 from makeway.dev.checker.history import RecordedHistory, StoredRecord, Streams
 from makeway.dev.checker.orders import OrderHistory
 from makeway.dev.checker.pods import is_marked
+from narrowing import there
 
 Body = dict[str, Any]
 M = TypeVar("M", EvictionOrder, Outcome)
@@ -44,8 +45,7 @@ class Sample:
             for event, uid, order in self.case.deletes
             if order is not None and self._is_plain(event, uid, order)
         )
-        assert self.order.outcome is not None
-        self.outcome = self.order.outcome
+        self.outcome = there(self.order.outcome)
 
     def _is_plain(self, event: AuditEvent, uid: str, order: OrderHistory) -> bool:
         pod = self.case.pods[uid]
@@ -259,8 +259,7 @@ class Sample:
 
     @property
     def _preemptor_name(self) -> str:
-        assert self.order.order.preemptor is not None
-        return self.order.order.preemptor.name
+        return there(self.order.order.preemptor).name
 
 
 def replace_history(sample: Sample, history: RecordedHistory) -> Sample:

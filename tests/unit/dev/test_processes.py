@@ -17,6 +17,7 @@ from makeway.dev.process_set import ProcessSet
 from makeway.dev.processes import Program
 from makeway.dev.records import read_records
 from makeway.dev.status import process_state
+from narrowing import there
 
 pytestmark = pytest.mark.tools
 
@@ -79,8 +80,7 @@ def test_a_program_that_may_restart_is_started_again_and_one_that_was_stopped_is
     processes: ProcessSet,
 ) -> None:
     process = processes.start(python("a", SLEEPS, restart=True))
-    first = process.pid
-    assert first is not None
+    first = there(process.pid)
 
     os.kill(first, signal.SIGKILL)
     until(lambda: process.pid not in (None, first))
@@ -178,8 +178,7 @@ def test_a_program_dies_with_the_process_that_owns_it(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
     ) as owner:
-        assert owner.stdout is not None
-        child = int(owner.stdout.readline())
+        child = int(there(owner.stdout).readline())
         assert process_state(child) == "running"
         owner.kill()
 

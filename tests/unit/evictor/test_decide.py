@@ -120,8 +120,7 @@ class TestAnOrderByItself:
         ],
     )
     def test_an_order_that_does_not_fit_is_refused(self, reason: str, stop: Stop | None) -> None:
-        assert isinstance(stop, Refused)
-        assert stop.reason == reason
+        assert as_a(Refused, stop).reason == reason
 
     def test_an_order_expires_at_its_not_after_and_not_before(self) -> None:
         order = make_order("v")
@@ -161,8 +160,7 @@ class TestAnOrderAgainstTheCluster:
         ],
     )
     def test_what_may_not_be_carried_out_is_refused(self, reason: str, stop: Proceed | Stop) -> None:
-        assert isinstance(stop, Refused)
-        assert stop.reason == reason
+        assert as_a(Refused, stop).reason == reason
 
     @pytest.mark.parametrize(
         ("reason", "stop"),
@@ -180,8 +178,7 @@ class TestAnOrderAgainstTheCluster:
         ],
     )
     def test_what_is_not_needed_any_more_is_cancelled(self, reason: str, stop: Proceed | Stop) -> None:
-        assert isinstance(stop, Cancelled)
-        assert stop.reason == reason
+        assert as_a(Cancelled, stop).reason == reason
 
     def test_time_may_run_out_between_two_looks(self) -> None:
         assert isinstance(wanted(now=NOW + timedelta(seconds=60)), Expired)

@@ -16,6 +16,7 @@ from makeway.evictor.act.following import MOST_FOLLOWED, UNUSED_SECONDS, Followe
 from makeway.evictor.judge.members import Members
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.runtime.kube import ApiError
+from narrowing import there
 
 KEY = GroupKey("default", "g")
 
@@ -84,8 +85,7 @@ async def known(followed: FollowedMembers, since: int = 0) -> Members:
 
 
 def names(members: Members | None) -> list[str]:
-    assert members is not None
-    return sorted(member.name for member in members.get(KEY, ()))
+    return sorted(member.name for member in there(members).get(KEY, ()))
 
 
 async def test_the_first_to_ask_lists_and_those_after_it_ask_the_watch() -> None:
@@ -114,9 +114,8 @@ async def test_a_pod_is_of_one_group_alone_whatever_the_watch_told_before() -> N
         await known(followed)
         api.tell("MODIFIED", pod("a", 11, group="other"))
 
-        members = await followed.members("default", 11)
+        members = there(await followed.members("default", 11))
 
-        assert members is not None
         assert list(members) == [GroupKey("default", "other")]
 
 

@@ -27,6 +27,7 @@ from makeway.planner.snapshot.changes import Adopt, PutPod, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.config import ConfigContent
+from narrowing import there
 from unit.evictor.building import CLUSTER, EPOCH, a_pod
 from unit.evictor.test_service import World
 from unit.planner.building import make_pod, make_snapshot
@@ -126,8 +127,7 @@ class Enforcing:
 
     @property
     def control(self) -> QuotaProcesses:
-        assert self.loop.control is not None
-        return self.loop.control
+        return there(self.loop.control)
 
     @property
     def ended(self) -> EndedQuota | None:
@@ -135,8 +135,7 @@ class Enforcing:
 
     def staying(self) -> int:
         """How many pods the queue has."""
-        assert self.snapshot.queues.tree is not None
-        return sum(1 for _ in self.snapshot.queues.staying_in(self.snapshot.queues.tree.at(PATH)))
+        return sum(1 for _ in self.snapshot.queues.staying_in(there(self.snapshot.queues.tree).at(PATH)))
 
     async def run(self, duration: timedelta, until: Callable[[], object] | None = None) -> None:
         """Let time pass, a round at each moment at which something is due; stop where `until` is true."""

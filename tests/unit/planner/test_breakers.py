@@ -19,6 +19,7 @@ from makeway.planner.orders.breakers import (
 )
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.orders.not_now import Asker, NotNow
+from narrowing import there
 from unit.planner.building import NOW, make_order, make_outcome
 from unit.planner.test_pledges import pod, two_nodes
 
@@ -56,8 +57,7 @@ def test_it_opens_after_two_in_a_row_and_one_plan_probes_less_often_each_time() 
     breakers.unanswered(order("o3"), at)  # from before it opened
 
     for lasts in (FIRST, 2 * FIRST, 4 * FIRST, 8 * FIRST, LONGEST, LONGEST):
-        found = held(breakers, at)
-        assert found is not None
+        found = there(held(breakers, at))
         assert (found.reason, found.retry_at) == (NO_EVICTOR, at + lasts)
         at += lasts
         assert held(breakers, at) is None, "its turn"
@@ -238,6 +238,5 @@ async def test_a_plan_that_would_not_be_carried_out_is_told_as_none_or_refused(
 
     reply = await bench.ask(pod=pod("p"))
 
-    assert reply.refusal is not None
-    assert (reply.status, reply.refusal.reason) == (status, told)
+    assert (reply.status, there(reply.refusal).reason) == (status, told)
     assert (await bench.ask(pod=pod("p"), mode="observe")).candidates

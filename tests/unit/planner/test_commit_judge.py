@@ -234,8 +234,7 @@ def test_an_awaited_pod_that_another_plan_takes_waits_for_that_commit_and_a_vict
     waiting = judged(commit("b", awaited=(Awaited(uid="a", order_id="dec-2"),)), around=around)
     first = judged(commit("a", "b"), around=around)
 
-    assert isinstance(waiting, Accepted)
-    assert waiting.waits_for == "order dec-2, which it counts on, in the stream"
+    assert as_a(Accepted, waiting).waits_for == "order dec-2, which it counts on, in the stream"
     assert isinstance(first, Accepted)
     assert ([one.uid for one in first.order.victims], first.waits_for) == (["a", "b"], "")
 
@@ -484,8 +483,7 @@ def test_a_daemonsets_pod_takes_what_the_rules_for_daemonsets_chose(size: int) -
     assert {(pod.uid, pod.rule) for pod in found.order.victims} == {
         (pod.pod.uid, pod.rule) for pod in chosen.victims
     }
-    assert isinstance(plain, Accepted)
-    assert {pod.rule for pod in plain.order.victims} == {"lower-priority"}
+    assert {pod.rule for pod in as_a(Accepted, plain).order.victims} == {"lower-priority"}
 
 
 def test_every_reason_of_a_void_is_in_the_documentation() -> None:

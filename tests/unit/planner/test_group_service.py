@@ -25,6 +25,7 @@ from makeway.planner.service.searches import group_search
 from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup
 from makeway.planner.snapshot.records import NodeRecord, pod_record
 from makeway.planner.snapshot.state import Snapshot
+from narrowing import there
 from unit.planner.answering import Answering
 from unit.planner.building import (
     HIGH,
@@ -133,8 +134,7 @@ async def test_a_pod_that_could_not_be_evicted_for_a_group_is_left_out_and_the_r
     assert none_left.refusal.message.endswith(
         "1 pod is left out for now, as impossible to evict: 403 Forbidden"
     )
-    assert none_left.refusal.retry_at is not None
-    assert none_left.refusal.retry_at <= now + timedelta(seconds=10)
+    assert there(none_left.refusal.retry_at) <= now + timedelta(seconds=10)
 
 
 async def test_a_group_whose_order_would_be_one_too_many_is_refused_for_now() -> None:
@@ -177,8 +177,7 @@ async def test_a_plan_offers_its_victims_and_pledges_them_to_the_group() -> None
 
     reply = await bench.ask()
 
-    assert reply.plan is not None
-    victims = [one.uid for one in reply.plan.victims]
+    victims = [one.uid for one in there(reply.plan).victims]
     [offer] = bench.offers
     assert (reply.offer, offer.decision_id, offer.preemptor_uid) == ("sealed", reply.decision_id, "G")
     assert offer.lacks("", victims) == ""
@@ -210,10 +209,8 @@ async def test_another_group_gets_no_victims_that_are_pledged() -> None:
 
     second = await bench.ask(group=other)
 
-    assert first.plan is not None
-    pledged = {one.uid for one in first.plan.victims}
-    assert second.plan is not None
-    assert not pledged & {one.uid for one in second.plan.victims}
+    pledged = {one.uid for one in there(first.plan).victims}
+    assert not pledged & {one.uid for one in there(second.plan).victims}
 
 
 async def test_a_plan_in_mode_observe_is_to_be_compared_and_one_in_enforce_is_not() -> None:
@@ -250,8 +247,7 @@ async def test_a_refusal_from_a_snapshot_that_is_behind_is_not_final() -> None:
 
     reply = await bench.ask()
 
-    assert reply.refusal is not None
-    assert reply.refusal.retry_at is not None
+    assert there(reply.refusal).retry_at is not None
 
 
 async def test_victims_of_live_orders_are_awaited_and_not_ordered_again() -> None:
@@ -319,8 +315,7 @@ async def test_a_request_that_cannot_be_planned_is_no_refusal(
     reply = await asked.ask(**changes)
 
     assert reply.status == "notSynced"
-    assert reply.refusal is not None
-    assert reply.refusal.reason == reason
+    assert there(reply.refusal).reason == reason
     assert asked.count("makeway_planner_group_plan_requests_total", result=label) == 1
 
 
@@ -358,8 +353,7 @@ async def test_the_order_of_the_policys_terms_decides() -> None:
         policy = Policy(groups=Groups(objective=objective))
         snapshot = make_snapshot(["n1", "n2"], [*pods, make_pod("M", "", HIGH, 500)], policy=policy)
         reply = await Bench(snapshot).ask(classes=(member(1),), must_place=1)
-        assert reply.plan is not None
-        named[objective] = {one.uid for one in reply.plan.victims}
+        named[objective] = {one.uid for one in there(reply.plan).victims}
 
     assert named[OBJECTIVE] == {f"s{n}" for n in range(5)}
     assert named["victims", "highestPriority"] == {"big"}
@@ -380,8 +374,7 @@ async def test_a_refusal_is_written_down_with_the_nearest_domain_and_what_it_lac
         ("zb", 2),
         ("za", 1),
     ]
-    assert reply.refusal is not None
-    assert "missing even then: cpu 1" in reply.refusal.message
+    assert "missing even then: cpu 1" in there(reply.refusal).message
 
 
 async def test_a_recorded_plan_is_made_again() -> None:

@@ -22,10 +22,10 @@ from makeway.planner.plan.decision import Decision, record_of
 from makeway.planner.recording.decisions import Decisions
 from makeway.planner.service.handler import Planner
 from makeway.planner.service.searches import pod_search
+from narrowing import as_a, there
 from unit.planner.building import make_pod, make_snapshot
 
-_SAMPLE = samples.MESSAGES["plan-request.full"]
-assert isinstance(_SAMPLE, PlanRequest)
+_SAMPLE = as_a(PlanRequest, samples.MESSAGES["plan-request.full"])
 REQUEST: dict[str, Any] = json.loads(codec.encode(_SAMPLE)) | {
     "requestId": "req-x",
     "timeoutMilliseconds": 10**9,
@@ -43,8 +43,7 @@ class Kept(Decisions):
         self.decisions: list[Decision] = []
 
     def put(self, decision: Decision | DecisionRecord) -> None:
-        assert isinstance(decision, Decision)
-        self.decisions.append(decision)
+        self.decisions.append(as_a(Decision, decision))
 
 
 class World:
@@ -109,8 +108,7 @@ async def test_junk_in_any_place_is_answered(way: tuple[Any, ...]) -> None:
 async def test_any_bytes_are_answered(data: bytes) -> None:
     reply = await World().ask(data)
 
-    assert reply.refusal is not None
-    assert reply.refusal.reason == "MalformedRequest"
+    assert there(reply.refusal).reason == "MalformedRequest"
 
 
 @given(st.randoms(use_true_random=False))

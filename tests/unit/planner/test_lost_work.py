@@ -169,8 +169,7 @@ def test_another_start_counts_for_every_pod_by_how_much_it_holds() -> None:
     def node_for(restart: timedelta) -> str:
         policy = Policy(lost_work=LostWork("aboveSum", restart=restart))
         asked = ask(make_pod("P", "", 1000, 100))
-        found = plan(make_snapshot(nodes, [large, small], policy=policy), asked, NOW)
-        assert isinstance(found, Plan)
+        found = as_a(Plan, plan(make_snapshot(nodes, [large, small], policy=policy), asked, NOW))
         return found.candidates[0].node
 
     assert node_for(timedelta()) == "n1"
@@ -395,8 +394,7 @@ def test_what_plans_lose_and_lose_less_is_counted_where_the_policy_ranks_by_it(
     snapshot = make_snapshot([make_node("n1", 100), make_node("n2", 100)], pods, policy=policy)
     found, registry = plan(snapshot, ask(make_pod("P", "", 1000, 100)), NOW), CollectorRegistry()
 
-    assert isinstance(found, Plan)
-    pod_search(snapshot, Ledger(), PlannerMetrics(registry)).count(found, 0.1)
+    pod_search(snapshot, Ledger(), PlannerMetrics(registry)).count(as_a(Plan, found), 0.1)
 
     names = ("seconds_count", "seconds_sum", "avoided_seconds_total")
     assert tuple(registry.get_sample_value(f"makeway_planner_lost_work_{name}") for name in names) == counts

@@ -338,8 +338,7 @@ def test_what_changes_at_a_pause_is_in_the_plan(monkeypatch: Any) -> None:
     found, pauses = played(snapshot, asked, first_node_gets_better)
 
     assert pauses > 0
-    assert isinstance(found, Plan)
-    assert found.candidates[0].node == "n07"
+    assert as_a(Plan, found).candidates[0].node == "n07"
 
 
 def test_nodes_and_pods_may_go_while_a_refusal_is_explained(monkeypatch: Any) -> None:
@@ -360,8 +359,7 @@ def test_nodes_and_pods_may_go_while_a_refusal_is_explained(monkeypatch: Any) ->
     found, pauses = played(snapshot, asked, one_goes)
 
     assert pauses > 5
-    assert isinstance(found, PlanRefusal)
-    assert found.reason == "NotEnoughRoom"
+    assert as_a(PlanRefusal, found).reason == "NotEnoughRoom"
 
 
 def test_a_snapshot_holds_nothing_of_the_plans_made_on_it() -> None:

@@ -40,6 +40,7 @@ from makeway.planner.snapshot.changes import (
 )
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
+from narrowing import as_a, there
 from unit.planner.building import (
     HIGH,
     LOW,
@@ -395,8 +396,7 @@ async def test_a_preemption_that_no_scheduler_asked_about_is_compared(first: str
     assert comparison.result == "same"
     assert not comparison.asked
     assert comparison.preemptor.name == "P"
-    assert comparison.default_preemption is not None
-    assert [victim.name for victim in comparison.default_preemption.victims] == ["a"]
+    assert [victim.name for victim in there(comparison.default_preemption).victims] == ["a"]
 
 
 @pytest.mark.parametrize("read", ["before", "after"])
@@ -418,8 +418,7 @@ async def test_a_preemption_is_compared_though_the_plan_that_its_scheduler_asked
 
     assert comparison.result == "same"
     assert not comparison.asked
-    assert comparison.default_preemption is not None
-    assert [victim.name for victim in comparison.default_preemption.victims] == ["a"]
+    assert [victim.name for victim in there(comparison.default_preemption).victims] == ["a"]
 
 
 async def test_a_question_answered_after_the_unasked_plan_of_its_cycle_is_compared_once() -> None:
@@ -470,10 +469,8 @@ async def test_a_victim_that_has_left_meanwhile_counts_as_being_there_for_the_pl
     (comparison,) = await bench.told()
 
     assert comparison.restored_pods == 1
-    assert comparison.makeway is not None
-    assert (comparison.makeway.node, comparison.result) == ("n1", "better")
-    assert comparison.default_preemption is not None
-    assert comparison.default_preemption.node == "n2"
+    assert (there(comparison.makeway).node, comparison.result) == ("n1", "better")
+    assert there(comparison.default_preemption).node == "n2"
 
 
 async def test_a_plan_for_the_same_node_takes_the_pod_that_has_left() -> None:
@@ -502,8 +499,7 @@ async def test_budgets_count_as_they_were_before_the_first_mark() -> None:
 
     assert comparison.result == "same"
     for choice in (comparison.makeway, comparison.default_preemption):
-        assert choice is not None
-        assert choice.pdb_violations == 0
+        assert there(choice).pdb_violations == 0
 
 
 async def test_a_planner_that_does_not_lead_compares_no_preemption_of_others() -> None:
@@ -563,8 +559,7 @@ async def test_makeways_own_orders_count_for_loops_once_each_and_plans_are_held_
     assert bench.observing.loops() == 1
     assert f"pods like default/w{LOOP_AT_LEAST} are preempted again" in bench.observing.told_loops()
     snapshot = make_snapshot(["n1"], [make_pod("next", "n1", LOW, XL, facts=owned("web", bench.now))])
-    planned = plan(snapshot, ask(make_pod("Q", priority=HIGH, size=L)), bench.now)
-    assert isinstance(planned, Plan)
+    planned = as_a(Plan, plan(snapshot, ask(make_pod("Q", priority=HIGH, size=L)), bench.now))
     preemptor = make_pod("Q", priority=HIGH, size=L, facts=owned("urgent", bench.now))
     assert isinstance(bench.observing.hold_back(preemptor, planned, bench.now), PlanRefusal)
     assert await bench.told(WINDOW) == [], "they are not preemptions by others"

@@ -24,6 +24,7 @@ from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.request import Question, question_of
 from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup, RemovePod
 from makeway.planner.snapshot.state import Snapshot
+from narrowing import there
 from unit.planner.building import HIGH, LOW, XL, ask, make_pod, make_snapshot
 from unit.planner.test_observing import SCHEDULER, Bench, pod_object
 
@@ -163,8 +164,7 @@ async def test_a_victim_where_no_member_goes_belongs_to_the_group_too() -> None:
     (found,) = await bench.told()
 
     assert (found.result, found.decided_by) == ("better", "fewest-highest-priority-victims")
-    assert found.default_preemption is not None
-    assert "s9" in {victim.name for victim in found.default_preemption.victims}
+    assert "s9" in {victim.name for victim in there(found.default_preemption).victims}
 
 
 async def test_where_nothing_was_evicted_makeway_alone_had_a_way() -> None:
@@ -269,10 +269,8 @@ async def test_a_preemption_that_no_scheduler_asked_about_is_planned_for_as_of_b
     assert found.group is not None
     assert (found.group.members, found.group.must_place) == (2, 2)
     assert "schedulingConstraints" in found.left_to_verification
-    assert found.makeway is not None
-    assert {victim.name for victim in found.makeway.victims} == {"a", "b"}
-    assert found.default_preemption is not None
-    assert found.default_preemption.nodes == ("n1", "n3")
+    assert {victim.name for victim in there(found.makeway).victims} == {"a", "b"}
+    assert there(found.default_preemption).nodes == ("n1", "n3")
 
 
 async def test_members_that_run_already_are_planned_for_as_if_they_waited() -> None:

@@ -34,6 +34,7 @@ from makeway.planner.orders.limits import (
 from makeway.planner.orders.not_now import Asker, NotNow
 from makeway.planner.plan.result import Plan, PlanCandidate, Scope
 from makeway.planner.snapshot.state import Snapshot
+from narrowing import there
 from unit.planner.building import HIGH, make_order, make_outcome, make_pod, make_snapshot
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -223,10 +224,8 @@ def test_while_others_wait_the_share_holds_and_ends_when_they_are_served() -> No
     served = ledger.limit(other, PLAN, snapshot, NOW)
     after = ledger.limit(own, PLAN, snapshot, NOW)
 
-    assert waits is not None
-    assert waits.reason == ORDERS_IN_FLIGHT
-    assert share is not None
-    assert share.reason == NAMESPACE_SHARE
+    assert there(waits).reason == ORDERS_IN_FLIGHT
+    assert there(share).reason == NAMESPACE_SHARE
     assert (served, after) == (None, None)
 
 

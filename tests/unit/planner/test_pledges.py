@@ -175,8 +175,7 @@ async def test_who_is_refused_for_what_is_only_pledged_is_to_ask_again() -> None
 
     times = [None if one.refusal is None else one.refusal.retry_at for one in (before, refused, elsewhere)]
     assert (times[0], times[2]) == (None, None)
-    assert times[1] is not None
-    assert times[1] - datetime.now(UTC) < LASTS
+    assert there(times[1]) - datetime.now(UTC) < LASTS
 
 
 @pytest.mark.parametrize(

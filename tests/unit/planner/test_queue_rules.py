@@ -46,8 +46,7 @@ def test_a_queue_at_its_guarantee_is_exempt_though_its_pods_are_less_important()
     result = plan(snapshot, ask(pod("new", "root.p", priority=HIGH)), NOW)
 
     assert victims(result)["n1"] in (["b0"], ["b1"])
-    assert isinstance(result, Plan)
-    assert {one.pod.uid for one in result.candidates[0].removable} == {"b0", "b1"}
+    assert {one.pod.uid for one in as_a(Plan, result).candidates[0].removable} == {"b0", "b1"}
 
 
 def test_victims_of_one_plan_together_leave_the_guarantee() -> None:

@@ -60,8 +60,7 @@ def test_a_queue_below_its_guarantee_takes_back_what_another_borrows_and_not_mor
     found = plan(snapshot, ask(pod("new", "root.a", size=300)), NOW)
 
     assert len(names(found)) == 3
-    assert isinstance(found, Plan)
-    assert {one.rule for one in found.candidates[0].victims} == {RECLAIM}
+    assert {one.rule for one in as_a(Plan, found).candidates[0].victims} == {RECLAIM}
     assert isinstance(plan(snapshot, ask(pod("new", "root.b", size=100)), NOW), PlanRefusal)
     assert isinstance(plan(snapshot, ask(pod("new", "root.a", size=301)), NOW), PlanRefusal)
 

@@ -30,6 +30,7 @@ from makeway.planner.service.searches import pod_search
 from makeway.planner.service.warmup import warm_up
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutDaemonSet, PutNode
 from makeway.planner.snapshot.state import Snapshot
+from narrowing import as_a, there
 from unit.core.queue_building import queue, tree
 from unit.planner.answering import Answering
 from unit.planner.building import (
@@ -133,8 +134,7 @@ async def test_a_pod_that_was_not_bound_though_room_was_made_three_times_is_refu
     assert (reply.status, reply.candidates) == ("refused", ())
     assert reply.refusal is not None
     assert reply.refusal.reason == "PreemptionPaused"
-    assert reply.refusal.retry_at is not None
-    assert timedelta(seconds=50) < reply.refusal.retry_at - datetime.now(UTC) < timedelta(seconds=61)
+    assert timedelta(seconds=50) < there(reply.refusal.retry_at) - datetime.now(UTC) < timedelta(seconds=61)
     assert "room was made for this pod 3 times" in reply.refusal.message
     (record,) = await bench.written()
     assert record.diagnosis == reply.refusal
@@ -188,8 +188,7 @@ async def test_a_plan_that_goes_on_with_a_loop_is_a_refusal_with_its_moment() ->
 async def test_a_pod_that_never_preempts_is_refused() -> None:
     reply = await Bench().ask(pod=pod_with(preemptionPolicy="Never"))
 
-    assert reply.refusal is not None
-    assert reply.refusal.reason == "PreemptionPolicyNever"
+    assert there(reply.refusal).reason == "PreemptionPolicyNever"
 
 
 async def test_victims_of_live_orders_are_awaited() -> None:
@@ -223,8 +222,7 @@ async def test_what_cannot_be_planned_is_answered_without_a_decision(
     reply = await bench.ask(**changes)
 
     assert reply.status == "notSynced"
-    assert reply.refusal is not None
-    assert reply.refusal.reason == reason
+    assert there(reply.refusal).reason == reason
     assert bench.count("makeway_planner_plan_requests_total", result=result) == 1
     assert await bench.written() == []
 
@@ -232,8 +230,7 @@ async def test_what_cannot_be_planned_is_answered_without_a_decision(
 async def test_a_bridge_of_another_version_is_told_both_versions() -> None:
     reply = await Bench().ask(api_version="makeway.dev/v9")
 
-    assert reply.refusal is not None
-    assert "apiVersion 'makeway.dev/v9', this side speaks makeway.dev/v1" in reply.refusal.message
+    assert "apiVersion 'makeway.dev/v9', this side speaks makeway.dev/v1" in there(reply.refusal).message
 
 
 async def test_bytes_that_are_no_request_are_answered_too() -> None:
@@ -251,8 +248,7 @@ async def test_before_the_snapshot_is_complete_nothing_is_planned() -> None:
     reply = await bench.ask()
 
     assert reply.status == "notSynced"
-    assert reply.refusal is not None
-    assert reply.refusal.message == "no list of pods yet"
+    assert there(reply.refusal).message == "no list of pods yet"
 
 
 async def test_a_plan_ends_where_there_is_nothing_to_plan_on_any_more() -> None:
@@ -267,8 +263,7 @@ async def test_a_plan_ends_where_there_is_nothing_to_plan_on_any_more() -> None:
     reply = await asked
 
     assert reply.status == "notSynced"
-    assert reply.refusal is not None
-    assert reply.refusal.message == "the policy is being applied"
+    assert there(reply.refusal).message == "the policy is being applied"
     settle(snapshot)
     assert (await bench.ask()).policy_revision == "rev-2"
 
@@ -293,8 +288,7 @@ async def test_a_request_that_waited_past_its_time_out_is_not_planned() -> None:
     late = request_id(datetime.now(UTC) - timedelta(seconds=1))
     reply = await bench.ask(request_id=late)
 
-    assert reply.refusal is not None
-    assert reply.refusal.reason == "TooLate"
+    assert there(reply.refusal).reason == "TooLate"
     assert bench.count("makeway_planner_plan_requests_total", result="tooLate") == 1
 
 
@@ -437,8 +431,7 @@ async def test_a_daemonset_pod_waits_for_its_start_delay_and_another_planner_cou
     assert first.retry_at is not None
     assert timedelta(seconds=10) <= first.retry_at - now < timedelta(seconds=12)
     assert again.retry_at == first.retry_at
-    assert told.retry_at is not None
-    assert timedelta(seconds=1) < told.retry_at - now <= timedelta(seconds=3)
+    assert timedelta(seconds=1) < there(told.retry_at) - now <= timedelta(seconds=3)
 
 
 @pytest.mark.parametrize("reason", ["Unschedulable", "QueueFull"])
@@ -460,8 +453,7 @@ def test_the_warm_up_makes_plans() -> None:
     for_a_pod, for_a_group = warm_up()
 
     assert isinstance(for_a_pod, Plan)
-    assert isinstance(for_a_group, GangPlan)
-    assert for_a_group.victims
+    assert as_a(GangPlan, for_a_group).victims
 
 
 async def test_nothing_is_planned_for_pods_that_the_brake_holds() -> None:

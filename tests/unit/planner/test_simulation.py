@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from makeway.core.policy.document import DaemonSets, Policy, PolicyLimits
 from makeway.planner.offline.contents import pods_of
 from makeway.planner.offline.manifests import ManifestError, documents
+from narrowing import there
 from unit.planner.offline_building import (
     Object,
     budget,
@@ -43,8 +44,7 @@ def test_each_pod_finds_the_cluster_as_the_one_before_left_it() -> None:
     assert (first.nominated_node, names(first)) == ("a", ["x"])
     assert (second.nominated_node, names(second)) == ("a", ["y"])
     assert third.result == "refused"
-    assert third.diagnosis is not None
-    assert third.diagnosis.reason == "NoLowerPriorityPods"
+    assert there(third.diagnosis).reason == "NoLowerPriorityPods"
 
 
 def test_a_budget_that_one_pod_has_used_up_is_used_up_for_the_next() -> None:
@@ -90,8 +90,7 @@ def test_a_node_that_no_removal_helps_is_no_candidate_and_says_why(
     (answer,) = simulated(cluster, pod("new", priority=10, **spec))
 
     assert answer.nodes_excluded == {reason: 1}
-    assert answer.diagnosis is not None
-    assert answer.diagnosis.node_reasons == {reason: 1}
+    assert there(answer.diagnosis).node_reasons == {reason: 1}
 
 
 @pytest.mark.parametrize("taken", [False, True])
@@ -154,8 +153,7 @@ def test_a_pod_that_may_not_preempt_is_refused_for_that() -> None:
 
     (answer,) = simulated(cluster, pod("new", priority=9, preemptionPolicy="Never"))
 
-    assert answer.diagnosis is not None
-    assert answer.diagnosis.reason == "PreemptionPolicyNever"
+    assert there(answer.diagnosis).reason == "PreemptionPolicyNever"
 
 
 def test_a_limit_without_a_request_asks_for_as_much() -> None:
@@ -171,8 +169,7 @@ def test_a_limit_without_a_request_asks_for_as_much() -> None:
 def test_a_pod_held_by_gates_is_refused_for_them() -> None:
     (answer,) = simulated(world(node("a")), pod("new", schedulingGates=[{"name": "wait"}]))
 
-    assert answer.diagnosis is not None
-    assert (answer.result, answer.diagnosis.reason) == ("refused", "SchedulingGated")
+    assert (answer.result, there(answer.diagnosis).reason) == ("refused", "SchedulingGated")
 
 
 def test_a_pending_pod_of_the_cluster_is_the_same_pod_and_a_running_one_is_in_the_way() -> None:
@@ -219,8 +216,7 @@ def test_the_policy_in_force_binds_the_simulation() -> None:
     (answer,) = simulated(cluster, pod("new", cpu="2", priority=9))
 
     assert answer.mode == "observe"
-    assert answer.diagnosis is not None
-    assert answer.diagnosis.reason == "ForbiddenByPolicy"
+    assert there(answer.diagnosis).reason == "ForbiddenByPolicy"
 
 
 def test_workloads_stand_for_their_pods() -> None:
@@ -344,8 +340,7 @@ def test_a_daemon_set_has_a_pod_on_each_node_that_it_selects_and_only_there() ->
 
     assert [one["metadata"]["name"] for one in manifests] == ["agent-a", "agent-d"]
     assert first.result == "refused"
-    assert first.diagnosis is not None
-    assert first.diagnosis.reason == "NoLowerPriorityPods"
+    assert there(first.diagnosis).reason == "NoLowerPriorityPods"
     assert (second.result, second.node) == ("fits", "d")
 
 
@@ -447,6 +442,5 @@ def test_nodes_that_no_removal_helps_are_counted_apart_from_those_that_lack_room
 
     (answer,) = simulated(cluster, pod("new", priority=0))
 
-    assert answer.diagnosis is not None
-    assert answer.diagnosis.node_reasons == {"No pods of lower priority": 1}
+    assert there(answer.diagnosis).node_reasons == {"No pods of lower priority": 1}
     assert answer.nodes_excluded == {"Node is cordoned": 1}

@@ -188,10 +188,8 @@ def test_a_group_waits_for_a_long_grace_period_where_nothing_else_helps() -> Non
     found = gang_plan(make_snapshot(["n1"], [make_pod("leaving", "n1", LOW, XL, ends=600)]))
     stuck = gang_plan(make_snapshot(["n1"], [make_pod("stuck", "n1", LOW, XL, ends=-600)]))
 
-    assert isinstance(found, GangPlan)
-    assert [one.pod.uid for one in found.awaited] == ["leaving"]
-    assert isinstance(stuck, PlanRefusal)
-    assert "default/stuck on n1" in stuck.message
+    assert [one.pod.uid for one in as_a(GangPlan, found).awaited] == ["leaving"]
+    assert "default/stuck on n1" in as_a(PlanRefusal, stuck).message
 
 
 def test_a_refusal_without_terminating_pods_says_nothing_of_them() -> None:

@@ -19,6 +19,7 @@ from makeway.runtime.kube import (
     ApiUnavailable,
     ConfigurationError,
 )
+from narrowing import there
 from served import served
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -164,8 +165,7 @@ async def test_a_cut_body_is_unavailable(tmp_path: Path) -> None:
         response = web.StreamResponse(headers={"Content-Length": "100"})
         await response.prepare(request)
         await response.write(b'{"half":')
-        assert request.transport is not None
-        request.transport.close()
+        there(request.transport).close()
         return response
 
     async with api_of(handler, tmp_path) as api:
@@ -348,8 +348,7 @@ async def test_a_write_whose_answer_is_lost_is_not_sent_again(method: str, tmp_p
     async def handler(request: web.Request) -> web.Response:
         seen.append((request.method, request.path))
         if request.method != "GET":
-            assert request.transport is not None
-            request.transport.abort()
+            there(request.transport).abort()
         return web.Response(body=b"{}")
 
     async with api_of(handler, tmp_path) as api:

@@ -11,6 +11,7 @@ import pytest
 
 from makeway.runtime.kube import ApiError, ApiUnavailable
 from makeway.runtime.lease import LONGEST_IMPAIRED, Leadership, LeaseSettings, StepDown, may_take
+from narrowing import there
 from typed_calls import FakeApis
 
 SETTINGS = LeaseSettings(namespace="ns", name="makeway-planner", duration=15.0, renew_within=10.0, retry=2.0)
@@ -138,8 +139,7 @@ async def test_one_of_two_leads_and_the_other_takes_over_at_once_when_it_ends() 
     await asyncio.sleep(3)
 
     assert (first.working, second.working, leases.holder) == (False, True, "b")
-    assert leases.stored is not None
-    assert leases.stored["spec"]["leaseTransitions"] == 1
+    assert there(leases.stored)["spec"]["leaseTransitions"] == 1
     await end(second_task)
 
 
@@ -200,9 +200,8 @@ async def test_work_stops_when_somebody_else_holds_the_lease() -> None:
     leases = FakeLeases()
     _, worker, task = candidate(leases, "a")
     await asyncio.sleep(5)
-    assert leases.stored is not None
 
-    leases.stored["spec"]["holderIdentity"] = "thief"
+    there(leases.stored)["spec"]["holderIdentity"] = "thief"
     await asyncio.sleep(3)
 
     assert not worker.working
@@ -235,8 +234,7 @@ async def test_work_that_goes_on_though_it_was_cancelled_ends_the_process() -> N
 
     task = asyncio.create_task(Leadership(leases, SETTINGS, "a").run(deaf))
     await asyncio.sleep(5)
-    assert leases.stored is not None
-    leases.stored["spec"]["holderIdentity"] = "thief"
+    there(leases.stored)["spec"]["holderIdentity"] = "thief"
 
     with pytest.raises(RuntimeError, match="does not end"):
         await task
