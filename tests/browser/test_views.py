@@ -238,9 +238,7 @@ def test_nothing_is_counted_before_the_streams_have_been_read(browser: Browser) 
     assert complaints == []
 
 
-def test_the_bars_of_the_timeline_count_as_room_made_what_the_first_view_counts(
-    page: Page, made_up: MadeUpPage
-) -> None:
+def test_the_timeline_counts_as_room_made_what_the_first_view_counts(page: Page, made_up: MadeUpPage) -> None:
     made_up.put(
         make_order(
             "uid-waits",

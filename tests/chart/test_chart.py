@@ -207,9 +207,7 @@ def test_it_says_that_its_images_are_not_published_until_a_release_packs_it(run:
         ("queues.document.partitions[0].queue=root", "'queue' not allowed"),
     ],
 )
-def test_a_typo_in_policy_or_queues_fails_before_anything_is_applied(
-    run: Run, setting: str, said: str
-) -> None:
+def test_a_typo_in_policy_or_queues_fails_before_it_is_applied(run: Run, setting: str, said: str) -> None:
     with pytest.raises(AssertionError, match=re.escape(said)):
         template(run, setting)
 

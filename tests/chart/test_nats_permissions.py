@@ -479,9 +479,7 @@ async def test_a_named_consumers_login_fetches_and_acknowledges_its_own_and_no_f
         assert (await unread(planner.jetstream, SUBJECTS))["audit", "outcomes"] == 0
 
 
-async def test_no_acknowledgement_of_a_login_asks_another_consumer_for_its_next_message(
-    server: NatsServer,
-) -> None:
+async def test_no_acknowledgement_of_a_login_asks_another_consumer_for_a_message(server: NatsServer) -> None:
     await set_up(server)
     orders, outcomes = SUBJECTS.orders_stream, SUBJECTS.outcomes_stream
     async with bus_of(server, "planner") as planner:

@@ -71,9 +71,7 @@ def test_without_signatures_there_are_no_keys_and_no_arguments(run: Run) -> None
 
 
 @pytest.mark.parametrize("install", ["second", "replacement"])
-def test_no_part_may_write_the_public_keys_or_read_a_secret_but_who_makes_them(
-    run: Run, install: str
-) -> None:
+def test_no_part_may_write_public_keys_or_read_a_secret_but_who_makes_them(run: Run, install: str) -> None:
     rendered = objects(template(run, PLUGIN, REQUIRED, f"scheduler.install={install}"))
 
     roles = {

@@ -62,9 +62,7 @@ def container(pod: Manifest, component: str) -> Manifest:
     return dict(found)
 
 
-def test_every_workload_takes_environment_volumes_and_annotations_of_its_account(
-    run: Run, tmp_path: Path
-) -> None:
+def test_each_workload_takes_environment_volumes_and_account_annotations(run: Run, tmp_path: Path) -> None:
     def added(component: str) -> Manifest:
         return {
             "extraEnv": [{"name": "ADDED", "value": component}],
@@ -91,9 +89,7 @@ def test_every_workload_takes_environment_volumes_and_annotations_of_its_account
         assert account["metadata"]["annotations"] == {"example.com/role": component}
 
 
-def test_nats_and_a_streams_keeper_that_makes_no_secret_get_no_token_of_the_api_server(
-    run: Run, tmp_path: Path
-) -> None:
+def test_nats_and_a_streams_keeper_that_makes_no_secret_get_no_api_token(run: Run, tmp_path: Path) -> None:
     theirs = {"nats": {"url": "nats://n:1"}, "signatures": {"generate": False}}
     nats, manifests = workloads(rendered(run, tmp_path))["nats"], rendered(run, tmp_path, theirs)
     pods = {**workloads(manifests), "nats": nats}

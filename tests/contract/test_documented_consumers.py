@@ -129,9 +129,7 @@ async def test_the_named_consumers_program_fetches_with_its_login_and_acknowledg
 
 
 @pytest.mark.parametrize("name", ["audit.py", "follow.py"])
-async def test_both_python_programs_run_on_a_cluster_of_makeway_dev_up(
-    developers: NatsServer, name: str
-) -> None:
+async def test_both_python_programs_run_on_makeway_dev_up(developers: NatsServer, name: str) -> None:
     program = (sys.executable, str(PROGRAMS / name))
     async with ended_order(developers) as (_, said), first_line(developers.url, *program) as line:
         assert line == said

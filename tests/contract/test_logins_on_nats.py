@@ -167,9 +167,7 @@ def keys_and_jwts(guarded: Guarded, directory: Path) -> dict[str, tuple[str, Pat
 
 
 @pytest.mark.parametrize("login", ["nkey", "creds"])
-async def test_commands_log_in_by_an_nkey_or_a_credentials_file(
-    guarded: Guarded, tmp_path: Path, login: str
-) -> None:
+async def test_commands_log_in_by_nkey_or_credentials(guarded: Guarded, tmp_path: Path, login: str) -> None:
     asks, right, wrong = keys_and_jwts(guarded, tmp_path)[login]
     guarded.admits(asks)
     common = ("--nats-url", guarded.url, *options(guarded.authority.certificate, guarded.client))
@@ -207,9 +205,7 @@ async def test_commands_are_who_their_certificate_says(guarded: Guarded) -> None
 
 @needs_go
 @pytest.mark.parametrize("login", ["certificate", "mapped", "nkey", "creds"])
-def test_the_plugins_client_is_admitted_and_says_why_it_is_refused(
-    guarded: Guarded, tmp_path: Path, login: str
-) -> None:
+def test_the_plugins_client_gets_in_or_says_why_not(guarded: Guarded, tmp_path: Path, login: str) -> None:
     def tls(authority: Authority, client: KeyPair | None) -> dict[str, str]:
         shown = {"CertFile": str(client.certificate), "KeyFile": str(client.key)} if client else {}
         return {"CAFile": str(authority.certificate), **shown}

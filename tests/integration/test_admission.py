@@ -396,9 +396,7 @@ class TestScheduler:
 
 
 class TestNominator:
-    async def test_a_pod_that_may_not_preempt_is_nominated_and_it_is_taken_back(
-        self, nominator: StolenToken
-    ) -> None:
+    async def test_a_pod_that_may_not_preempt_is_nominated_and_set_back(self, nominator: StolenToken) -> None:
         for node in ("n1", None):
             await nominator.patch("b", {"status": {"nominatedNodeName": node}}, MERGE)
 
@@ -460,9 +458,7 @@ class TestNominator:
             assert caught.value.status == 403
 
 
-async def test_a_large_pod_is_nominated_within_the_limits_of_what_policies_may_cost(
-    nominator: StolenToken,
-) -> None:
+async def test_a_large_pod_is_nominated_within_what_policies_may_cost(nominator: StolenToken) -> None:
     space = nominator.space
     containers = [{"name": f"c{n}", "image": "example.com/none:1"} for n in range(MANY)]
     large = make_pod("large").priority(NEVER_PREEMPTS).spec(schedulerName="none", containers=containers)

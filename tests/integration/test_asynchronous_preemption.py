@@ -52,9 +52,7 @@ async def test_a_1_the_preemptor_is_held_until_its_order_is_done(space: Space) -
 @pytest.mark.both_forms
 @pytest.mark.parametrize("priority", ["high", "mid"])
 @pytest.mark.usefixtures("space_without_evictor")
-async def test_a_2_a_pod_of_equal_or_lower_priority_does_not_take_the_place(
-    space: Space, priority: str
-) -> None:
+async def test_a_2_a_pod_of_equal_or_lower_priority_takes_no_such_place(space: Space, priority: str) -> None:
     await run_victims(space, sized("victim", "low", 500).on("n1"))
     await ordered(space, sized("p", "high", 500))
 

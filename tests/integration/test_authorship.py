@@ -144,9 +144,7 @@ async def test_it_notes_the_schedulers_binary_where_default_preemption_acts(
     assert found[manager]["subresource"] == "status"
 
 
-async def test_it_notes_kube_scheduler_where_the_binary_is_the_stock_one(
-    observed_cluster: RunningCluster,
-) -> None:
+async def test_it_notes_kube_scheduler_where_the_binary_is_stock(observed_cluster: RunningCluster) -> None:
     async with open_space(observed_cluster) as space:
         found = await marked_by(space)
 

@@ -94,9 +94,7 @@ async def test_every_panel_has_data_where_the_scheduler_in_kube_system_has_the_p
 
 
 @pytest.mark.slow
-async def test_every_panel_has_data_beside_a_scheduler_that_is_not_touched(
-    install: Install, tmp_path: Path
-) -> None:
+async def test_every_panel_has_data_beside_an_untouched_scheduler(install: Install, tmp_path: Path) -> None:
     manifests = render("bridge=external", "policy.document.mode=enforce")
     installed = install([*manifests, opted_in("opted-in")])
     await installed.come_up(scheduler=False)
@@ -116,9 +114,7 @@ async def test_every_panel_has_data_beside_a_scheduler_that_is_not_touched(
 
 
 @pytest.mark.slow
-async def test_every_panel_has_data_where_preemptions_of_others_are_compared(
-    install: Install, tmp_path: Path
-) -> None:
+async def test_every_panel_has_data_where_others_are_compared(install: Install, tmp_path: Path) -> None:
     installed = install(render())
     await installed.come_up(scheduler=False)
     installed.planners = [installed.release.start_service("planner") for _ in range(2)]

@@ -62,9 +62,7 @@ async def test_secrets_are_made_in_the_cluster_and_again_where_one_is_lost(insta
     assert denied(event for event in installed.events("makeway-streams")) == []
 
 
-async def test_the_rendered_chart_is_applied_again_and_leaves_what_was_made_in_the_cluster(
-    install: Install,
-) -> None:
+async def test_the_chart_is_applied_again_and_leaves_what_was_made_in_the_cluster(install: Install) -> None:
     manifests = render()
     installed = install(manifests)
     await installed.come_up(scheduler=False)

@@ -53,9 +53,7 @@ async def until_described(cluster: RunningCluster, *wanted: str) -> str:
     return await until(f"{wanted} is in the Events of the ConfigMap", described)
 
 
-async def test_a_policy_is_in_force_as_soon_as_it_is_written_and_everybody_says_so(
-    configured: RunningCluster,
-) -> None:
+async def test_a_policy_is_in_force_once_it_is_written_and_all_say_so(configured: RunningCluster) -> None:
     before = await control_state(configured)
     text = policy_text(mode="observe", namespaceModes={"team-a": "enforce"}, limits={"ordersInFlight": 7})
 
@@ -90,9 +88,7 @@ async def test_a_refused_policy_leaves_the_last_good_one_in_force_and_says_what_
     assert (await control_state(configured)).policy_revision == revision_of(good)
 
 
-async def test_a_deleted_policy_stays_in_force_and_holds_up_whoever_starts_without_it(
-    configured: RunningCluster,
-) -> None:
+async def test_a_deleted_policy_stays_in_force_and_holds_up_later_starts(configured: RunningCluster) -> None:
     text = policy_text(protection={"namespaces": ["team-a"]})
     await put_policy(configured, text)
 

@@ -182,9 +182,7 @@ async def test_planner_evictor_and_scheduler_serve_their_metrics(cluster: Runnin
                 assert "makeway_" in await answer.text(), url
 
 
-async def test_without_the_fallback_the_scheduler_may_not_delete_pods(
-    crash_cluster: RunningCluster,
-) -> None:
+async def test_without_the_fallback_the_scheduler_may_not_delete_pods(crash_cluster: RunningCluster) -> None:
     assert not crash_cluster.owned.options.fallback
 
     async with crash_cluster.connect("scheduler") as api:

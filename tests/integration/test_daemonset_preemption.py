@@ -191,9 +191,7 @@ async def test_a_forged_owner_evicts_no_pod_of_equal_priority(space: Space, vers
 
 
 @pytest.mark.wide
-async def test_a_daemonset_of_a_namespace_that_is_not_listed_evicts_no_pod_of_equal_priority(
-    space: Space,
-) -> None:
+async def test_a_daemonset_of_an_unlisted_namespace_evicts_no_pod_of_equal_priority(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("200m"))
     await run_victims(space, on_n1("busy", "low", 150))
 
@@ -206,9 +204,7 @@ async def test_a_daemonset_of_a_namespace_that_is_not_listed_evicts_no_pod_of_eq
 
 
 @pytest.mark.wide
-async def test_a_daemonset_confined_to_its_namespace_evicts_no_pod_of_equal_priority_in_another(
-    space: Space,
-) -> None:
+async def test_a_daemonset_confined_to_its_namespace_evicts_no_equal_in_another(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("200m"))
     space.judged = False  # the checker looks at one namespace
     async with another_namespace(space) as other:

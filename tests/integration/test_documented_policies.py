@@ -108,9 +108,7 @@ def documents(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-async def test_the_api_server_takes_an_example_as_it_is(
-    gang_planning_cluster: RunningCluster, path: Path
-) -> None:
+async def test_the_api_server_takes_each_example(gang_planning_cluster: RunningCluster, path: Path) -> None:
     kubectl = gang_planning_cluster.kubectl
     found = documents(path)
     # A policy would count for the tests that come next.

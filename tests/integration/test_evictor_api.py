@@ -108,9 +108,7 @@ class TestWhatTheEdgeReliesOn:
         after = await the(space, "a")
         assert {c.type for c in after.status.conditions or ()} == kinds_before
 
-    async def test_neither_mark_nor_delete_touches_another_incarnation(
-        self, space: Space, edge: Cluster
-    ) -> None:
+    async def test_neither_mark_nor_delete_touches_another_uid(self, space: Space, edge: Cluster) -> None:
         await space.add_nodes(make_node("n1"))
         [pod] = await space.run(make_pod("a").on("n1"))
         earlier = as_victim(pod, uid="00000000-0000-0000-0000-000000000000")
@@ -166,9 +164,7 @@ class TestWhatTheEdgeReliesOn:
         assert deleted.grace_period_seconds == 0
         await space.until_gone("a")
 
-    async def test_a_delete_is_a_compare_and_set_on_what_was_judged(
-        self, space: Space, edge: Cluster
-    ) -> None:
+    async def test_a_delete_is_a_compare_and_set_on_what_it_judged(self, space: Space, edge: Cluster) -> None:
         await space.add_nodes(make_node("n1"))
         [pod] = await space.run(make_pod("a").on("n1"))
         await space.patch("a", {"metadata": {"labels": {"changed": "since"}}})
@@ -356,9 +352,7 @@ def scene(space: Space, bus: Bus) -> Scene:
 
 
 class TestWholeOrders:
-    async def test_victims_are_marked_and_deleted_with_their_uid_and_events_are_written(
-        self, scene: Scene
-    ) -> None:
+    async def test_victims_are_marked_and_deleted_by_uid_and_events_written(self, scene: Scene) -> None:
         await scene.set(*(make_pod(n).leaves(kwok.NEVER).grace(60) for n in ("a", "b", "c")))
         order = await scene.order("a", "b", "c")
 
@@ -454,9 +448,7 @@ class TestWholeOrders:
 
         assert (await scene.outcome(order)).result == "succeeded"
 
-    async def test_an_order_found_too_late_expires_without_a_delete(
-        self, scene: Scene, cluster: RunningCluster
-    ) -> None:
+    async def test_a_late_order_expires_with_no_delete(self, scene: Scene, cluster: RunningCluster) -> None:
         await scene.set(make_pod("a"))
         order = await scene.order("a", seconds=0.5)
 

@@ -92,9 +92,7 @@ async def reject_the_only_node(cluster: RunningCluster, *, victims_have_some: bo
 
 
 @pytest.mark.timeout(400)
-async def test_a_pod_that_an_extender_rejects_costs_no_pods_without_an_end(
-    private_cluster: PrivateCluster,
-) -> None:
+async def test_a_pod_an_extender_rejects_costs_no_pods_without_end(private_cluster: PrivateCluster) -> None:
     """Where victims have some of what the extender manages, only the cycle after them tells."""
     with rejecting_extender() as url:
         cluster = await private_cluster(ClusterOptions(extenders=(url,)))

@@ -165,9 +165,7 @@ async def test_a_nomination_of_another_is_left_alone(cluster: RunningCluster, sp
 
 
 @pytest.mark.usefixtures("space_without_evictor")
-async def test_a_nomination_that_is_cleared_stops_its_order_and_check_says_what_that_may_mean(
-    space: Space,
-) -> None:
+async def test_a_cleared_nomination_stops_its_order_and_check_says_what_that_may_mean(space: Space) -> None:
     await run_victims(space, *[sized(name, "low", 250).on("n1") for name in ("v1", "v2")])
     pod = await ordered(space, sized("p", "high", 500))
 
@@ -211,9 +209,7 @@ async def test_a_pod_that_the_columns_cannot_judge_is_refused(space: Space) -> N
 @pytest.mark.parametrize(
     "given", ["no claim", pytest.param("a claim that no class serves", marks=pytest.mark.wide)]
 )
-async def test_a_claim_that_keeps_a_pod_from_every_node_costs_no_pod_its_life(
-    space: Space, given: str
-) -> None:
+async def test_a_claim_that_keeps_a_pod_from_every_node_costs_no_life(space: Space, given: str) -> None:
     await full_nodes(space, 2, 1)
     if given != "no claim":
         claim = {

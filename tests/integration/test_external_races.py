@@ -49,9 +49,7 @@ async def annotate(space: Space, name: str, value: str | None) -> None:
 
 
 @pytest.mark.usefixtures("space_without_evictor")
-async def test_a_place_is_kept_where_the_pod_of_higher_priority_that_was_to_have_it_is_deleted(
-    space: Space,
-) -> None:
+async def test_a_place_is_kept_where_the_higher_pod_that_was_to_have_it_is_deleted(space: Space) -> None:
     await run_victims(space, sized("victim", "low", 500).on("n1").leaves(AFTER_GRACE).grace(6))
     lower = await ordered(space, sized("p", "mid", 500))
     higher = await ordered(space, sized("higher", "high", 500))

@@ -167,9 +167,7 @@ async def test_a_quota_order_with_the_planners_login_and_key_deletes_only_what_t
     assert deletes == {"inside"}
 
 
-async def test_an_order_with_the_planners_login_and_without_its_key_deletes_nothing(
-    installed: Installed,
-) -> None:
+async def test_an_order_by_the_planners_login_without_its_key_deletes_nothing(installed: Installed) -> None:
     await installed.start_services()
     async with installed.space() as space:
         await space.add_nodes(make_node("n1").cpu(10))

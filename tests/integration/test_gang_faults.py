@@ -157,9 +157,7 @@ async def test_no_victim_goes_for_a_group_that_is_being_deleted(space: Space, po
 
 @pytest.mark.wide
 @pytest.mark.parametrize(("point", "hit"), BEFORE_ANY_DELETE)
-async def test_a_gang_that_needs_fewer_by_now_is_planned_for_again(
-    space: Space, point: str, hit: int
-) -> None:
+async def test_a_gang_that_needs_fewer_now_is_planned_for_again(space: Space, point: str, hit: int) -> None:
     train = await while_it_runs(space, lower_min_count, point, hit)
 
     assert (await first_outcome(space, train)).result == "cancelled"
@@ -177,9 +175,7 @@ async def test_a_gang_that_needs_fewer_by_now_is_planned_for_again(
 @pytest.mark.slow
 @pytest.mark.parametrize("change", [renew_member, bind_member, remove_group, lower_min_count])
 @pytest.mark.parametrize("point", ["evictor.barrier-passed", "evictor.after-delete"])
-async def test_a_change_after_the_last_look_leaves_nothing_behind(
-    space: Space, change: Change, point: str
-) -> None:
+async def test_a_change_after_the_last_look_leaves_no_trace(space: Space, change: Change, point: str) -> None:
     train = await while_it_runs(space, change, point)
 
     await first_outcome(space, train)

@@ -268,9 +268,7 @@ async def test_an_order_whose_preemptor_or_node_is_not_what_it_was_ends(space: S
 @pytest.mark.slow
 @pytest.mark.timeout(300 + 60 * REPEAT)
 @pytest.mark.parametrize("name", CHANGES)
-async def test_an_order_whose_preemptor_or_node_is_not_what_it_was_always_ends(
-    space: Space, name: str
-) -> None:
+async def test_an_order_whose_preemptor_or_node_is_another_always_ends(space: Space, name: str) -> None:
     await changes(space, CHANGES[name], REPEAT)
 
 

@@ -233,9 +233,7 @@ async def test_replaced_keys_open_no_breaker_and_nothing_is_signed_until_the_new
 
 
 @pytest.mark.slow
-async def test_keys_are_rotated_while_scheduler_planner_and_evictor_preempt(
-    private_cluster: PrivateCluster,
-) -> None:
+async def test_keys_are_rotated_while_all_three_parts_preempt(private_cluster: PrivateCluster) -> None:
     cluster = await private_cluster(ClusterOptions(fallback=False, limits=LIFTED_RATES))
     await store_secrets(cluster)
     rotated = asyncio.Event()

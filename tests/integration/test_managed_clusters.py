@@ -49,9 +49,7 @@ def chosen(manifests: list[Manifest], *kinds: str) -> list[Manifest]:
     return [one for one in manifests if one["kind"] in kinds]
 
 
-async def test_makeways_pods_are_admitted_by_the_quota_where_critical_pods_are_limited(
-    cluster: RunningCluster,
-) -> None:
+async def test_makeways_pods_are_admitted_where_critical_pods_are_limited(cluster: RunningCluster) -> None:
     await apply(cluster, *namespaces(NAMESPACE))
     critical = pod(NAMESPACE, priorityClassName="system-cluster-critical")
     with pytest.raises(DevError, match="insufficient quota to match these scopes"):

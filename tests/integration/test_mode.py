@@ -64,9 +64,7 @@ async def test_off_stops_a_running_order_within_two_seconds_and_before_its_next_
     assert deletes_of(fault_space, "low-1") == deletes_of(fault_space, "low-2") == []
 
 
-async def test_a_component_that_does_not_confirm_is_named_and_comments_stay(
-    configured: RunningCluster,
-) -> None:
+async def test_who_does_not_confirm_is_named_and_comments_stay(configured: RunningCluster) -> None:
     commented = f"# ours\n{NO_POLICY}mode: enforce  # since May\n"
     await put(configured, {"policy.yaml": commented, "notes": "kept"})
     evictor = configured.process(EVICTOR)

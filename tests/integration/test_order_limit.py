@@ -67,9 +67,7 @@ async def test_more_victims_than_the_limit_that_stay_terminating_keep_no_one_out
     await space.until_nominated("urgent", seconds=20)
 
 
-async def test_orders_without_an_outcome_keep_out_their_equals_and_not_a_higher_priority(
-    space: Space,
-) -> None:
+async def test_orders_without_an_outcome_keep_out_equals_and_not_a_higher_priority(space: Space) -> None:
     space.judged = False  # the checker looks at one namespace
     await full_nodes(space, stay=0)
     async with another_namespace(space) as other:

@@ -63,9 +63,7 @@ async def test_without_nats_scheduling_goes_on_and_makeway_comes_back_with_it(
 
 
 @pytest.mark.wide
-async def test_planners_outwait_nats_without_exiting_and_one_of_them_leads_again(
-    cut_cluster: RunningCluster,
-) -> None:
+async def test_planners_outwait_nats_without_exiting_and_one_leads_again(cut_cluster: RunningCluster) -> None:
     cluster = cut_cluster
     running = {name: cluster.process(name).pid for name in (*cluster.replicas(PLANNER), EVICTOR)}
 

@@ -288,9 +288,7 @@ async def test_a_hard_budgets_no_to_one_pod_keeps_the_whole_unit(
     assert set(MEMBERS) <= {name for name, pod in (await space.pods()).items() if stays(pod)}
 
 
-async def test_a_group_that_is_deleted_after_its_first_pod_goes_whole(
-    space: Space, failpoints: Failpoints
-) -> None:
+async def test_a_group_deleted_after_its_first_pod_goes_whole(space: Space, failpoints: Failpoints) -> None:
     await train(space)
     failpoints.arm("evictor.after-delete", HOLD)
 

@@ -73,9 +73,7 @@ async def test_a_pod_preempts_when_it_has_been_pending_for_the_delay_and_not_bef
     assert delay <= order.created_at - began < delay + timedelta(seconds=5)
 
 
-async def test_the_delay_of_a_pod_that_was_gated_counts_from_its_first_failure(
-    space: Space, classes: Classes
-) -> None:
+async def test_the_delay_of_a_gated_pod_counts_from_its_first_failure(space: Space, classes: Classes) -> None:
     pod = await delaying(space, classes, "6s")
     (urgent,) = await space.create(pod.spec(schedulingGates=[{"name": "tests.makeway.dev/wait"}]))
     await asyncio.sleep(7)  # longer than the delay
@@ -103,9 +101,7 @@ async def test_a_scheduler_that_was_restarted_counts_on(space: Space, classes: C
     assert delay - timedelta(seconds=1) <= order.created_at - began < delay + timedelta(seconds=8)
 
 
-async def test_a_class_whose_annotation_goes_lets_its_pods_preempt_at_once(
-    space: Space, classes: Classes
-) -> None:
+async def test_a_class_that_loses_its_annotation_lets_pods_preempt(space: Space, classes: Classes) -> None:
     await space.create(await delaying(space, classes, "1h"))
     await told(space, "makeway: preemption is delayed until ")
     await assert_stays_pending(space, "urgent", seconds=1)

@@ -75,9 +75,7 @@ async def test_dp_16_a_pod_waits_for_a_pod_that_was_preempted_on_its_node(space:
     assert await space.bus.orders(pod.metadata.uid) == []
 
 
-async def test_dp_16_a_pod_that_leaves_for_another_reason_does_not_hold_a_preemptor_up(
-    space: Space,
-) -> None:
+async def test_dp_16_a_pod_that_leaves_for_another_reason_does_not_hold_a_preemptor_up(space: Space) -> None:
     pod = await nominated_by_another(space, preempted=False)
 
     await space.patch("p", {"spec": {"schedulingGates": []}})

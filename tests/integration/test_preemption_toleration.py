@@ -192,9 +192,7 @@ async def told_of(space: Space, name: str) -> str:
     return await until("what outlives a class is told", told)
 
 
-async def test_a_toleration_outlives_its_class_until_its_entry_is_removed(
-    space: Space, classes: Classes
-) -> None:
+async def test_a_toleration_outlives_its_class_until_its_entry_goes(space: Space, classes: Classes) -> None:
     tolerant = f"{space.namespace}-tolerant"
     await one_victim(space, classes, 1010, -1)
     await until_recorded(space, tolerant)

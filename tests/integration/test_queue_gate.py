@@ -72,9 +72,7 @@ async def test_pods_of_two_profiles_that_race_into_a_queue_never_take_it_above_m
     await until_waiting(space, waiting, "queue root.ml: cpu 500m of 500m used, 10m asked")
 
 
-async def test_recreated_pods_wait_with_a_reason_until_the_max_is_raised(
-    space: Space, control: Control
-) -> None:
+async def test_recreated_pods_wait_with_a_reason_for_a_higher_max(space: Space, control: Control) -> None:
     """Cases G-2 and G-3."""
     await space.add_nodes(make_node("n1"))
     await control.put(*queue("web", pods=4))
@@ -95,9 +93,7 @@ async def test_recreated_pods_wait_with_a_reason_until_the_max_is_raised(
     await until_bound_count(space, 4, seconds=10)
 
 
-async def test_pods_over_their_queues_max_do_not_look_like_a_lack_of_nodes(
-    space: Space, control: Control
-) -> None:
+async def test_pods_over_their_queues_max_are_no_lack_of_nodes(space: Space, control: Control) -> None:
     """Neither when they come one by one, nor in a burst, nor after the scheduler has begun anew."""
     await space.add_nodes(make_node("n1"))
     await control.put(*queue("ml", pods=2))
@@ -221,9 +217,7 @@ async def when_unknown(cluster: RunningCluster, does: str) -> AsyncIterator[None
 
 
 @pytest.mark.wide
-async def test_a_max_of_the_root_does_not_hold_a_cni_pod_out_of_a_new_node(
-    space: Space, control: Control
-) -> None:
+async def test_a_max_of_the_root_holds_no_cni_pod_out_of_a_new_node(space: Space, control: Control) -> None:
     await space.add_nodes(make_node("n1"))
     await control.put(QueueLimit(path="root", max={"pods": 0}))
     await space.create(queued("p", "root.default"))

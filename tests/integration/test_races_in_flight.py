@@ -98,9 +98,7 @@ async def test_a_8_victims_that_are_gone_before_the_evictor_looks_cost_no_delete
 @pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.usefixtures("space_without_evictor")
-async def test_a_8_a_victim_that_another_one_deletes_with_a_long_grace_period_is_waited_for(
-    space: Space,
-) -> None:
+async def test_a_8_a_victim_that_another_deletes_with_a_long_grace_is_waited_for(space: Space) -> None:
     await run_victims(
         space,
         sized("slow", "low", 250).grace(20).leaves(AFTER_GRACE).on("n1"),
@@ -235,9 +233,7 @@ async def test_an_order_that_counts_on_another_fails_with_it(space: Space) -> No
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("space_without_evictor")
-async def test_a_nomination_left_over_from_before_does_not_hold_a_place_that_cannot_be_had(
-    space: Space,
-) -> None:
+async def test_a_nomination_left_over_holds_no_place_that_cannot_be_had(space: Space) -> None:
     # kubernetes#106780: the nominated node stops being possible, and the nomination stays for ever.
     await run_victims(space, sized("victim", "low", 500).on("n1"))
     preemptor = await ordered(space, sized("p", "high", 500))

@@ -31,9 +31,7 @@ def space(race_space: Space) -> Space:
     return race_space
 
 
-async def test_without_a_nomination_in_the_api_no_order_is_committed_and_the_pod_is_tried_again(
-    space: Space,
-) -> None:
+async def test_without_a_nomination_no_order_is_committed_and_the_pod_is_tried_again(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"))
     await run_victims(space, sized("victim", "low", 500).on("n1"))
 
@@ -69,9 +67,7 @@ async def test_a_place_whose_nomination_is_not_in_the_api_is_free_again_for_othe
     assert await space.bus.orders(preemptor.metadata.uid) == []
 
 
-async def test_a_nomination_that_comes_too_late_costs_time_and_nothing_else(
-    space: Space, tmp_path: Path
-) -> None:
+async def test_a_nomination_that_comes_too_late_costs_time_alone(space: Space, tmp_path: Path) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"))
     await run_victims(space, sized("victim", "low", 500).on("n1"))
 

@@ -185,9 +185,7 @@ _OUTAGES: dict[str, Callable[[RunningCluster], AbstractAsyncContextManager[None]
 @pytest.mark.wide
 @pytest.mark.parametrize("count", [_FEWER, _MANY])
 @pytest.mark.parametrize("outage", _OUTAGES)
-async def test_no_protected_pod_goes_while_there_is_no_plan(
-    makeway: RunningCluster, outage: str, count: int
-) -> None:
+async def test_no_protected_pod_goes_without_a_plan(makeway: RunningCluster, outage: str, count: int) -> None:
     async with _OUTAGES[outage](makeway):
         wrong = await _play_all(_seeds(count), lambda drawn: _protected_stay(makeway, drawn), guarded=True)
     assert wrong == []

@@ -117,9 +117,7 @@ def calls(samples: Samples) -> float:
 @pytest.mark.parametrize(
     "rounds", [1, pytest.param(REPEAT, marks=(pytest.mark.slow, pytest.mark.timeout(100 * REPEAT + 200)))]
 )
-async def test_postfilter_ends_in_time_and_other_pods_are_scheduled(
-    crash_cluster: RunningCluster, rounds: int
-) -> None:
+async def test_postfilter_ends_in_time_and_others_go_on(crash_cluster: RunningCluster, rounds: int) -> None:
     # Without a fallback the preemptors go on asking for as long as the trouble lasts.
     cluster = crash_cluster
     assert not cluster.owned.options.fallback

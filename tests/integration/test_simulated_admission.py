@@ -67,9 +67,7 @@ async def test_a_runtime_class_gives_a_simulated_pod_its_overhead(space: Space) 
     assert second["result"] == "fits"
 
 
-async def test_the_api_servers_refusal_of_a_simulated_pod_is_told_in_its_words(
-    space: Space,
-) -> None:
+async def test_the_api_servers_refusal_of_a_simulated_pod_is_told_in_its_words(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"))
     path = f"/api/v1/namespaces/{space.namespace}/resourcequotas"
     await space.post(path, {"metadata": {"name": "team"}, "spec": {"hard": {"requests.cpu": "300m"}}})

@@ -52,9 +52,7 @@ async def test_dp_19_no_running_pod_goes_where_a_terminating_one_makes_the_room(
 
 
 @pytest.mark.both_forms
-async def test_what_terminating_pods_leave_missing_is_ordered_and_both_are_waited_for(
-    space: Space,
-) -> None:
+async def test_what_terminating_pods_leave_missing_is_ordered_and_both_are_waited_for(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"))
     await space.run(
         sized("leaving", "low", 250).grace(30).leaves(NEVER).on("n1"), sized("runs", "low", 250).on("n1")

@@ -119,9 +119,7 @@ async def test_a_unit_that_has_begun_is_finished_by_whoever_takes_the_order_over
     await assert_finished_for_no_gang(space, train)
 
 
-async def test_a_unit_that_has_begun_is_finished_though_a_member_of_the_gang_is_deleted(
-    space: Space,
-) -> None:
+async def test_a_unit_that_has_begun_is_finished_though_a_member_of_the_gang_is_deleted(space: Space) -> None:
     train = await begun_for_a_gang(space)
     await remove(space, "gang-2")
     await asyncio.sleep(CHECK_LASTS.total_seconds() + 1)

@@ -76,9 +76,7 @@ async def test_a_commit_becomes_an_order_that_evictors_take(bus: Bus, connect_bu
     assert info["state"]["messages"] == 1
 
 
-async def test_an_offer_that_the_planner_has_not_signed_is_worth_nothing(
-    bus: Bus, connect_bus: ConnectBus
-) -> None:
+async def test_an_offer_not_signed_by_the_planner_is_worth_nothing(bus: Bus, connect_bus: ConnectBus) -> None:
     planner = await serving(connect_bus, snapshot(), {"urgent": "n1"})
     forged = sealed(planner, signatures("off", SigningKind.CONTROL, SigningKind.OUTCOME))
 

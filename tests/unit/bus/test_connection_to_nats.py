@@ -78,16 +78,12 @@ async def test_wrong_credentials_end_the_attempt_with_the_servers_reason(nats_se
             await Bus.connect(nats_server.url, name="test/one", timings=ConnectionTimings(connect=30))
 
 
-async def test_credentials_that_cannot_be_read_are_refused_at_once(
-    nats_server: NatsServer, tmp_path: Path
-) -> None:
+async def test_unreadable_credentials_are_refused_at_once(nats_server: NatsServer, tmp_path: Path) -> None:
     with pytest.raises(BusRefused, match="cannot be used: no such file"):
         await Bus.connect(nats_server.url, name="test/one", login=credentials_file(tmp_path / "none"))
 
 
-async def test_a_password_in_a_file_is_read_again_for_each_connection(
-    nats_server: NatsServer, tmp_path: Path
-) -> None:
+async def test_a_password_file_is_read_for_each_connection(nats_server: NatsServer, tmp_path: Path) -> None:
     def asks_for(password: str) -> str:
         return f'authorization {{ user: "a", password: "{password}" }}'
 
@@ -213,9 +209,7 @@ async def test_a_question_that_waits_holds_up_no_other(bus: Bus) -> None:
         read.clear()
 
 
-async def test_who_asks_is_the_same_on_one_connection_and_another_on_another(
-    bus: Bus, connect_bus: ConnectBus
-) -> None:
+async def test_who_asks_is_one_for_each_connection(bus: Bus, connect_bus: ConnectBus) -> None:
     other = await connect_bus("test/other")
 
     async def answer(_: bytes, sender: str) -> bytes:
@@ -227,9 +221,7 @@ async def test_who_asks_is_the_same_on_one_connection_and_another_on_another(
     assert first == again != others
 
 
-async def test_a_planner_that_hangs_takes_no_request_from_the_one_that_answers(
-    bus: Bus, connect_bus: ConnectBus
-) -> None:
+async def test_a_planner_that_hangs_takes_no_request_from_another(bus: Bus, connect_bus: ConnectBus) -> None:
     other = await connect_bus("test/hung")
 
     async def hang(request: bytes, _sender: str) -> bytes:
@@ -259,9 +251,7 @@ async def test_a_handler_that_fails_leaves_one_request_unanswered_and_serves_the
     assert await bus.request_plan(b"fine", timeout_seconds=2) == b"good"
 
 
-async def test_a_planner_answers_again_after_a_restart_of_the_server(
-    bus: Bus, nats_server: NatsServer
-) -> None:
+async def test_a_planner_answers_after_a_restart_of_the_server(bus: Bus, nats_server: NatsServer) -> None:
     async def answer(request: bytes, _sender: str) -> bytes:
         return request
 
@@ -361,9 +351,7 @@ async def test_a_client_that_stays_without_a_connection_though_a_server_answers_
             await asyncio.wait_for(bus.until_lost(), 15)
 
 
-async def test_closing_without_a_connection_raises_nothing(
-    connect_bus: ConnectBus, nats_server: NatsServer
-) -> None:
+async def test_closing_without_a_connection_is_fine(connect_bus: ConnectBus, nats_server: NatsServer) -> None:
     bus = await connect_bus(timings=QUICK)
     nats_server.kill()
     async with asyncio.timeout(5):

@@ -128,9 +128,7 @@ async def test_caught_up_is_told_for_an_empty_stream(bus: Bus) -> None:
     reading.cancel()
 
 
-async def test_after_a_restart_of_the_server_it_goes_on_where_it_was(
-    bus: Bus, nats_server: NatsServer
-) -> None:
+async def test_after_a_server_restart_it_goes_on_where_it_was(bus: Bus, nats_server: NatsServer) -> None:
     await publish(bus, "a", "b")
     messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning())
     assert await take(messages, 1) == ["a"]
@@ -143,9 +141,7 @@ async def test_after_a_restart_of_the_server_it_goes_on_where_it_was(
     assert await reading == ["b", "c"]
 
 
-async def test_from_now_on_survives_a_restart_before_the_first_message(
-    bus: Bus, nats_server: NatsServer
-) -> None:
+async def test_from_now_on_survives_a_restart_before_a_message(bus: Bus, nats_server: NatsServer) -> None:
     await publish(bus, "a")
     begun = asyncio.Event()
     messages = bus.follow(bus.subjects.orders_stream, start=Start.new(), caught_up=begun)
@@ -160,9 +156,7 @@ async def test_from_now_on_survives_a_restart_before_the_first_message(
     assert await reading == ["b"]
 
 
-async def test_an_answer_that_stays_away_is_asked_for_again(
-    bus: Bus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_answer_that_stays_away_is_asked_again(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("makeway.bus.nats.batches._SILENCE_SECONDS", 0.5)
     await publish(bus, "a")
     messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning())
@@ -180,9 +174,7 @@ async def test_an_answer_that_stays_away_is_asked_for_again(
     assert rebuilds("unavailable") == before + 1
 
 
-async def test_more_than_a_batch_is_read_in_order_and_none_twice(
-    bus: Bus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_more_than_a_batch_is_read_once_in_order(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("makeway.bus.nats.batches._BATCH", 7)
     await publish(bus, *(f"uid-{n}" for n in range(30)))
     everything = bus.follow(bus.subjects.orders_stream, start=Start.beginning(), stop_at_end=True)
@@ -190,9 +182,7 @@ async def test_more_than_a_batch_is_read_in_order_and_none_twice(
     assert [m.sequence async for m in everything] == list(range(1, 31))
 
 
-async def test_a_message_that_is_lost_on_the_way_is_read_again(
-    bus: Bus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_message_lost_on_the_way_is_read_again(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     await publish(bus, "a", "b", "c")
     put = Batches._on_message
     lost: list[str] = []

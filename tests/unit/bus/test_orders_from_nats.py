@@ -138,9 +138,7 @@ async def test_the_consumer_of_an_older_version_goes_on_where_it_is(bus: Bus) ->
     assert config["deliver_policy"] == "all"
 
 
-async def test_two_evictors_that_make_the_consumer_at_once_share_it(
-    bus: Bus, connect_bus: ConnectBus
-) -> None:
+async def test_two_evictors_making_the_consumer_at_once_share_it(bus: Bus, connect_bus: ConnectBus) -> None:
     other = await connect_bus()
 
     first, second = await asyncio.gather(bus.orders_consumer(), other.orders_consumer())
@@ -281,9 +279,7 @@ async def test_only_a_refusal_that_passes_is_tried_again(
             await consumer.next(10)
 
 
-async def test_an_order_carries_its_trace_through_every_delivery(
-    bus: Bus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_order_keeps_its_trace_in_every_delivery(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     consumer = await bus.orders_consumer()
     monkeypatch.setattr("makeway.bus.tracing.headers", lambda: {"traceparent": traceparent})

@@ -182,9 +182,7 @@ async def test_a_planner_answers_people_and_speaks_in_no_other_inbox(guarded: Na
     await viewer.close()
 
 
-async def test_people_and_planners_may_ask_every_component_how_it_is_and_each_answers(
-    guarded: NatsServer,
-) -> None:
+async def test_people_and_planners_may_ask_every_component_and_each_answers(guarded: NatsServer) -> None:
     sample = as_a(ComponentStatus, MESSAGES["component-status.full"])
     buses = [await _bus(guarded, user) for user in ("planner", "evictor", "scheduler", "shadow")]
     for bus in buses:
@@ -252,9 +250,7 @@ async def test_a_planner_goes_on_recording_where_the_acknowledgement_of_a_part_w
     await planner.close()
 
 
-async def test_a_planner_tells_that_a_part_is_lost_without_reading_the_recordings(
-    guarded: NatsServer,
-) -> None:
+async def test_a_planner_tells_that_a_part_is_lost_without_the_recordings(guarded: NatsServer) -> None:
     streams, planner = await _bus(guarded, "streams"), await _bus(guarded, "planner")
     await streams.ensure_streams()
     first = await planner.publish_recording("rec-1", 0, b"first", 0)

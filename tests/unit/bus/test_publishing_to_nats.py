@@ -20,9 +20,7 @@ from narrowing import as_a, there
 pytestmark = pytest.mark.nats
 
 
-async def test_of_two_writers_of_one_preemptor_only_one_gets_its_order_in(
-    bus: Bus, connect_bus: ConnectBus
-) -> None:
+async def test_of_two_writers_of_one_preemptor_one_gets_in(bus: Bus, connect_bus: ConnectBus) -> None:
     other = await connect_bus("test/two")
     orders = [make_order("uid-1"), make_order("uid-1")]
 
@@ -136,9 +134,7 @@ async def test_a_publish_whose_answer_was_lost_is_recognised_by_reading_back(
     assert await bus.publish_order(order, 0) == Published(stored.sequence)
 
 
-async def test_a_publish_during_a_restart_of_the_server_succeeds_once(
-    bus: Bus, nats_server: NatsServer
-) -> None:
+async def test_a_publish_during_a_server_restart_succeeds_once(bus: Bus, nats_server: NatsServer) -> None:
     order = make_order("uid-1")
     nats_server.kill()
     publishing = asyncio.create_task(bus.publish_order(order, 0))

@@ -96,9 +96,7 @@ async def test_a_server_that_does_not_ask_for_tls_is_refused_where_tls_was_confi
         await Bus.connect(nats_server.url, name="test/one", tls=tls, timings=QUICK)
 
 
-async def test_the_certificates_name_may_be_another_than_the_urls(
-    nats_server: NatsServer, tmp_path: Path
-) -> None:
+async def test_the_certificates_name_may_differ_from_the_url(nats_server: NatsServer, tmp_path: Path) -> None:
     """As through a forwarded port: the URL says 127.0.0.1, the certificate the Service's name."""
     authority, files = Authority(tmp_path / "pki"), Files(tmp_path)
     files.install(authority)

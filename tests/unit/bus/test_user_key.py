@@ -42,9 +42,7 @@ def admits(server: NatsServer, *users: Identity) -> None:
 
 
 @pytest.mark.nats
-async def test_an_nkey_is_all_it_takes_and_another_is_refused(
-    nats_server: NatsServer, tmp_path: Path
-) -> None:
+async def test_an_nkey_is_enough_and_another_is_refused(nats_server: NatsServer, tmp_path: Path) -> None:
     known, unknown = Identity("user"), Identity("user")
     admits(nats_server, known)
     file = tmp_path / "nats.nk"
@@ -82,9 +80,7 @@ async def test_a_renewed_nkey_is_used_by_the_next_connection_and_half_a_file_is_
 
 
 @pytest.mark.nats
-async def test_credentials_of_an_operators_account_are_all_it_takes(
-    nats_server: NatsServer, tmp_path: Path
-) -> None:
+async def test_credentials_of_an_operators_account_do(nats_server: NatsServer, tmp_path: Path) -> None:
     operator = Operator()
     nats_server.extra = operator.configuration()
     nats_server.restart()

@@ -124,9 +124,7 @@ class Silent:
 
 
 @pytest.mark.parametrize("look", NATS_LOOKS, ids=lambda look: look.what)
-async def test_a_look_that_nats_does_not_answer_is_wrong_and_names_what_was_refused(
-    look: Look[CheckedBus],
-) -> None:
+async def test_a_look_without_an_answer_is_wrong_and_names_what_was_refused(look: Look[CheckedBus]) -> None:
     at = CheckedBus(cast("Bus", Silent()), "makeway-system", Form(), "uid", minor=37)
 
     (result,) = await look.results(at)

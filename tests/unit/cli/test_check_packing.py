@@ -175,9 +175,7 @@ async def test_without_pods_that_wait_for_several_neither_nodes_nor_other_pods_a
 
 
 @pytest.mark.parametrize("limit", ["MOST_WAITING", "MOST_NODES", "MOST_PODS"])
-async def test_where_there_is_too_much_to_read_nothing_is_said(
-    limit: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nothing_is_said_of_too_much_to_read(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     waiting, nodes = [ASKS_8, a_pod("x", 2), a_pod("y", 2)], [*PIECES, a_node("n3", 0)]
     placed = [*USED, a_pod("c", 0, "n3")]
     assert (await looked(waiting=waiting, nodes=nodes, placed=placed))[0]

@@ -22,9 +22,7 @@ from makeway.cli.check.unplanned import unplanned_result
         ),
     ],
 )
-def test_what_becomes_of_pods_without_a_plan_is_said_with_what_restricts_preemption(
-    told: Unplanned, said: str
-) -> None:
+def test_what_becomes_of_pods_without_a_plan_is_said_with_the_cause(told: Unplanned, said: str) -> None:
     result = unplanned_result(told)
 
     assert (result.state, result.remedy, said in result.detail) == ("ok", "", True), result.detail

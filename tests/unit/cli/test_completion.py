@@ -54,9 +54,7 @@ async def test_pods_and_namespaces_are_offered(
 
 
 @pytest.mark.parametrize("status", [403, 404, 500])
-async def test_nothing_is_offered_and_nothing_said_where_it_cannot_be_read(
-    status: int, tmp_path: Path
-) -> None:
+async def test_nothing_is_offered_or_said_where_it_cannot_be_read(status: int, tmp_path: Path) -> None:
     async with api_server(status, {"kind": "Status", "message": "no"}) as url:
         assert await offered("why", "w", KUBECONFIG=kubeconfig(tmp_path, url)) == []
     assert await offered("why", "w", KUBECONFIG="/nonexistent") == []

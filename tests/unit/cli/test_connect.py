@@ -73,9 +73,7 @@ def kubeconfig(directory: Path, server: str) -> str:
 
 
 @pytest.mark.nats
-async def test_nats_is_found_by_the_installations_configmap(
-    bus: Bus, nats_server: NatsServer, tmp_path: Path
-) -> None:
+async def test_nats_is_found_by_its_configmap(bus: Bus, nats_server: NatsServer, tmp_path: Path) -> None:
     installation = {"data": {"natsUrl": nats_server.url, "subjectPrefix": "makeway", "more": "x"}}
     async with api_server(200, installation) as url:
         code, out, err = await makeway(
@@ -100,9 +98,7 @@ async def test_user_and_password_come_from_the_secret_that_the_installation_name
     assert (await installed(api, "ns")).url == "nats://viewer:p%2Fw@a:1,nats://viewer:p%2Fw@b:2"
 
 
-async def test_a_key_and_certificates_come_from_the_secrets_that_the_installation_names(
-    tmp_path: Path,
-) -> None:
+async def test_key_and_certificates_come_from_the_secrets_that_the_installation_names(tmp_path: Path) -> None:
     authority, user = Authority(tmp_path / "pki"), Identity("user")
     client = authority.client("people")
 
@@ -244,9 +240,7 @@ async def test_a_user_without_rights_is_told_so_and_it_is_exit_code_3(command: s
 
 
 @pytest.mark.parametrize("command", ["check", "history"])
-async def test_an_api_server_that_is_silent_is_named_once_while_it_is_waited_for(
-    command: str, tmp_path: Path
-) -> None:
+async def test_a_silent_api_server_is_named_once_while_it_is_waited_for(command: str, tmp_path: Path) -> None:
     refusal = {"kind": "Status", "reason": "Forbidden", "message": "you may not"}
     async with api_server(403, refusal, after_seconds=6) as url:
         _, _, err = await asked(command, tmp_path, url, exits=3)

@@ -98,9 +98,7 @@ async def test_rubbish_in_a_stream_is_told_and_does_not_end_it(bus: Bus, nats_se
     assert msgspec.convert(malformed, dict)["reason"] == "not-json"
 
 
-async def test_what_comes_is_told_as_it_comes_across_a_restart_of_the_server(
-    bus: Bus, nats_server: NatsServer
-) -> None:
+async def test_what_comes_is_told_at_once_across_a_restart(bus: Bus, nats_server: NatsServer) -> None:
     await publish_one_preemption(bus, "uid-1")
     async with followed(nats_server, "-o", "json", "--since", "1h") as process:
         assert process.stdout

@@ -235,9 +235,7 @@ async def test_certificates_that_are_wanted_later_were_never_lost(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", [AUTHORITY, PASSWORDS, SERVER])
-async def test_what_the_logins_show_to_have_been_there_is_marked_as_made_again(
-    tmp_path: Path, name: str
-) -> None:
+async def test_what_the_logins_show_to_have_been_there_is_made_again(tmp_path: Path, name: str) -> None:
     cluster = Cluster()
     await ensured(cluster, tmp_path)
     del cluster.objects["secrets", NAMESPACE, name]
@@ -339,9 +337,7 @@ async def test_what_is_not_stored_is_no_login_yet(tmp_path: Path) -> None:
     assert login("viewer") in made.secrets
 
 
-async def test_no_secret_is_made_that_holds_nothing_as_pods_would_not_wait_for_its_keys(
-    tmp_path: Path,
-) -> None:
+async def test_no_empty_secret_is_made_as_pods_would_not_wait_for_its_keys(tmp_path: Path) -> None:
     cluster = Cluster()
     await ensured(cluster, tmp_path)
     keys = cluster.objects["configmaps", NAMESPACE, "makeway-keys"]["data"]

@@ -222,9 +222,7 @@ async def test_off_for_a_namespace_adds_it_and_off_for_all_holds_everywhere(tmp_
     assert server.brake.scope() == "everywhere"
 
 
-async def test_a_brake_for_a_namespace_does_not_narrow_one_that_is_set_everywhere_meanwhile(
-    tmp_path: Path,
-) -> None:
+async def test_a_brake_for_a_namespace_narrows_none_that_is_set_everywhere_meanwhile(tmp_path: Path) -> None:
     server = Server()
     server.meanwhile = data_of(Brake(everywhere=True, since="2026-11-23T03:40:10Z", by="x"))
 
@@ -257,9 +255,7 @@ async def test_release_removes_it_and_a_second_one_says_that_it_was_not_set(tmp_
     assert "the brake is not set" in out
 
 
-async def test_a_release_for_a_namespace_that_is_neither_braked_nor_there_is_a_mistake(
-    tmp_path: Path,
-) -> None:
+async def test_a_release_for_a_namespace_neither_braked_nor_there_is_a_mistake(tmp_path: Path) -> None:
     server = Server(makeway_brake={"mode": "off", "namespaces": "gone", "by": "x"})
 
     _, _, err = await mode(server, tmp_path, "--release", "-n", "team-b", "--no-wait", exits=1)
@@ -302,9 +298,7 @@ async def test_while_the_brake_is_set_another_mode_asks_for_the_release(wanted: 
 
 
 @pytest.mark.parametrize("arguments", [["enforce", "--yes"], ["observe"], ["off"], ["--release"], []])
-async def test_a_namespace_that_does_not_exist_is_refused_with_a_remedy(
-    arguments: list[str], tmp_path: Path
-) -> None:
+async def test_a_missing_namespace_is_refused_with_a_remedy(arguments: list[str], tmp_path: Path) -> None:
     server = Server(makeway_policy={"policy.yaml": GOOD})
 
     _, _, err = await mode(server, tmp_path, *arguments, "-n", "team-b", "--no-wait", exits=1)

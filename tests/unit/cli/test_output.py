@@ -34,9 +34,7 @@ def test_data_is_the_same_in_json_and_yaml(output: Output, capsys: pytest.Captur
     assert (json.loads if output == "json" else yaml.safe_load)(printed) == PLAIN
 
 
-def test_a_stream_is_a_line_each_in_json_and_a_document_each_in_yaml(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_stream_is_lines_in_json_and_documents_in_yaml(capsys: pytest.CaptureFixture[str]) -> None:
     for output in ("json", "yaml"):
         printer = Printer(output)
         printer.item(ANSWER)

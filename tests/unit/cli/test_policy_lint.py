@@ -53,9 +53,7 @@ def files(tmp_path: Path) -> tuple[str, str]:
     return str(tmp_path / "policy.yaml"), str(tmp_path / "q.yaml")
 
 
-def test_what_is_accepted_is_told_with_its_kind_and_the_revision_that_will_be_in_force(
-    files: tuple[str, str],
-) -> None:
+def test_what_is_accepted_is_told_with_its_kind_and_coming_revision(files: tuple[str, str]) -> None:
     _, output = run(*files, exits=0)
 
     assert output.splitlines() == [
@@ -113,9 +111,7 @@ def test_what_is_no_configuration_is_told_so(text: str, wanted: str) -> None:
     assert wanted in output
 
 
-def test_a_file_that_cannot_be_read_does_not_keep_the_others_from_being_judged(
-    files: tuple[str, str],
-) -> None:
+def test_an_unreadable_file_keeps_no_other_from_being_judged(files: tuple[str, str]) -> None:
     _, output = run("/nowhere/policy.yaml", files[0], exits=1)
 
     assert "/nowhere/policy.yaml: cannot be read: no such file or directory" in output

@@ -151,9 +151,7 @@ def test_a_policy_and_queues_can_be_tried(cluster: str, tmp_path: Path) -> None:
         (["-f", "SERVICE", "--cluster", "CLUSTER"], "no pods in it, only 1 Service"),
     ],
 )
-def test_a_file_that_cannot_be_used_ends_with_1_and_says_why(
-    cluster: str, arguments: list[str], told: str
-) -> None:
+def test_an_unusable_file_ends_with_1_and_says_why(cluster: str, arguments: list[str], told: str) -> None:
     service = Path(cluster).with_name("service.yaml")
     service.write_text("kind: Service\nmetadata: {name: web}\n")
     paths = {"CLUSTER": cluster, "SERVICE": str(service)}
@@ -223,9 +221,7 @@ def test_a_pod_of_another_shape_is_refused_with_its_cause(cluster: str, manifest
     assert (code, said in errors) == (1, True), errors
 
 
-def test_a_group_of_another_shape_and_one_that_is_there_twice_are_refused_with_the_cause(
-    cluster: str,
-) -> None:
+def test_a_group_of_another_shape_and_one_twice_are_refused_with_the_cause(cluster: str) -> None:
     group = GROUP.split("---", maxsplit=1)[0]
     for manifests, said in (
         (f"{GROUP}\n---\n{group}", "PodGroup default/train is there twice"),

@@ -33,9 +33,7 @@ async def test_without_a_message_that_was_put_aside_it_says_so(bus: Bus, nats_se
 
 
 @pytest.mark.nats
-async def test_what_was_put_aside_is_listed_escaped_and_as_data_whole(
-    bus: Bus, nats_server: NatsServer
-) -> None:
+async def test_what_was_put_aside_is_listed_escaped_and_whole(bus: Bus, nats_server: NatsServer) -> None:
     hostile = b"\x1b[2J\xff\xe2\x80\xae" + b"x" * 10_000
     await put_aside(bus, hostile, reason="not-json", detail="bad\r\nthing \u202e")
     await put_aside(bus, b"b", reason="invalid", component="planner")

@@ -61,9 +61,7 @@ async def test_the_decision_of_a_quota_is_in_the_answer_as_data(bus: Bus, nats_s
     assert story["decision"]["quota"]["need"] == {"memory": 45}
 
 
-async def test_the_beginning_of_an_id_is_enough_where_only_one_begins_so(
-    bus: Bus, nats_server: NatsServer
-) -> None:
+async def test_the_beginning_of_an_id_is_enough_where_unique(bus: Bus, nats_server: NatsServer) -> None:
     order, other = (
         await quota_order(bus),
         replace(MESSAGES["order.full"], order_id=order_id(datetime.now(UTC))),
@@ -86,9 +84,7 @@ async def test_the_beginning_of_an_id_is_enough_where_only_one_begins_so(
     assert f"{order.decision_id} was not recorded" in (await makeway("replay", order.order_id[:20], url))[2]
 
 
-async def test_a_decision_is_explained_with_its_order_or_without_one(
-    bus: Bus, nats_server: NatsServer
-) -> None:
+async def test_a_decision_is_explained_with_an_order_or_without(bus: Bus, nats_server: NatsServer) -> None:
     order = await quota_order(bus)
     now = datetime.now(UTC)
     plan = MESSAGES["decision.full"]

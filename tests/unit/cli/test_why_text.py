@@ -230,9 +230,7 @@ def test_victims_that_go_together_are_told_as_one() -> None:
 @pytest.mark.parametrize(
     ("answer", "place"), [(refused, None), (replace(refused, result="fits", node="node-1"), "node-1")]
 )
-def test_a_hold_without_a_plan_is_named_whatever_is_planned_now(
-    answer: SimulatedPod, place: str | None
-) -> None:
+def test_a_hold_without_a_plan_is_named_whatever_is_planned(answer: SimulatedPod, place: str | None) -> None:
     found = Pending(answer=answer, unblocked_by=())
 
     text = "\n".join(pending_lines(found, unplanned="no plan: nothing is evicted"))
@@ -249,9 +247,7 @@ def test_a_hold_without_a_plan_is_named_whatever_is_planned_now(
         "DefaultPreemption: nothing is evicted for them",
     ],
 )
-def test_a_pod_of_a_group_for_which_nothing_is_evicted_is_not_said_to_be_left_to_kube_scheduler(
-    held: str,
-) -> None:
+def test_a_groups_pod_for_which_none_is_evicted_is_not_said_to_be_left_to_kube_scheduler(held: str) -> None:
     condition = PodCondition(type="PodScheduled", status="False", message=f"0/2 nodes: makeway: {held}")
     pod = Pod(metadata=Metadata(), spec=PodSpec(), status=PodStatus(conditions=(condition,)))
     answer = replace(refused, result="preempts", nominated_node="node-1")

@@ -49,9 +49,7 @@ def test_any_order_of_arrival_gives_a_linear_extension_of_the_causes(
     st.permutations(story("a", 0.0) + story("b", 0.025)),
     st.lists(st.floats(0, 0.3), min_size=14, max_size=14),
 )
-def test_what_was_only_seen_late_moves_no_message_from_its_time(
-    events: list[Happened[str]], late: list[float]
-) -> None:
+def test_what_was_seen_late_keeps_messages_in_place(events: list[Happened[str]], late: list[float]) -> None:
     true = {one.item: one.at for one in events}
     told = in_order(
         [

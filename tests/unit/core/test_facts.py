@@ -92,9 +92,7 @@ def test_a_priority_class_opts_out_by_annotation() -> None:
         ({"annotations": {"applicationId": "d"}}, "d"),
     ],
 )
-def test_the_application_is_of_the_label_or_else_of_the_annotation(
-    metadata: dict[str, Any], application: str
-) -> None:
+def test_the_application_is_by_label_or_else_annotation(metadata: dict[str, Any], application: str) -> None:
     assert facts(metadata).application == application
 
 

@@ -78,9 +78,7 @@ def test_a_member_of_mode_single_goes_alone_at_the_priority_of_its_root() -> Non
         ),
     ],
 )
-def test_what_goes_with_a_pod_is_unknown_where_its_tree_is_not_whole(
-    groups: list[GroupRecord], words: str
-) -> None:
+def test_what_goes_with_a_pod_is_unknown_in_a_broken_tree(groups: list[GroupRecord], words: str) -> None:
     assert membership(key("g"), {one.key: one for one in groups}.get).unknown == words
 
 

@@ -159,9 +159,7 @@ def mistake(section: str, key: str, value: str, message: str) -> tuple[str, str,
         ("kind: Policy", "kind", "", "is there twice, first on line 2"),
     ],
 )
-def test_each_mistake_is_told_with_path_value_and_a_remedy(
-    line: str, path: str, value: str, message: str
-) -> None:
+def test_each_mistake_has_path_value_and_a_remedy(line: str, path: str, value: str, message: str) -> None:
     problem = the_problem(line)
 
     assert (problem.path, problem.value, problem.message) == (path, value, message)

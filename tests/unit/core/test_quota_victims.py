@@ -76,9 +76,7 @@ def test_what_is_left_over_may_be_just_as_much_as_is_allowed() -> None:
     ("need", "oldest_first", "gone"),
     [(8, (10, 8), [8]), (10, (11, 9), [11]), (9, (11, 9), [9]), (20, (11, 9), [9, 11])],
 )
-def test_who_is_not_needed_in_the_end_is_given_back(
-    need: int, oldest_first: tuple[int, ...], gone: list[int]
-) -> None:
+def test_who_is_not_needed_is_given_back(need: int, oldest_first: tuple[int, ...], gone: list[int]) -> None:
     world = World(tree(queue("a", maximum=sum(oldest_first) - need))).run("root.a", *oldest_first)
 
     assert sizes(world.enforce("root.a")) == gone

@@ -92,9 +92,7 @@ RESIZING = {
 
 
 @pytest.mark.parametrize(("asked", "counted"), [("1", 3000), ("5", 5000)])
-def test_while_a_pod_is_resized_the_most_of_asked_running_and_allocated_counts(
-    asked: str, counted: int
-) -> None:
+def test_while_a_pod_is_resized_most_of_asked_running_and_allocated_counts(asked: str, counted: int) -> None:
     assert placed({"containers": [container("a", cpu=asked)]}, RESIZING)["cpu"] == counted
 
 

@@ -152,9 +152,7 @@ def test_a_victim_whose_node_or_members_do_not_have_the_label_of_its_domain_is_f
 
 
 @pytest.mark.parametrize(("seconds", "broken"), [(2.1, []), (-10, ["victim-elsewhere"])])
-def test_a_label_that_changed_after_the_evictor_had_looked_counts_as_it_was(
-    seconds: float, broken: list[str]
-) -> None:
+def test_a_label_changed_after_the_evictors_look_counts_as_it_was(seconds: float, broken: list[str]) -> None:
     recording = on_a_node_without_a_member(CLOSES).node("node-1", -20, rack="a").node("node-2", -20, rack="a")
     recording.node("node-2", seconds, rack="b")
 

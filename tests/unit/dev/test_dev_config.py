@@ -47,9 +47,7 @@ def test_default_preemption_comes_after_makeway_at_every_point_or_not_at_all(fal
 
 
 @pytest.mark.parametrize("nominated_sort", [True, False])
-def test_the_queue_keeps_kube_schedulers_order_unless_nominated_pods_are_to_go_first(
-    nominated_sort: bool,
-) -> None:
+def test_the_queue_keeps_kube_schedulers_order_unless_nominated_pods_go_first(nominated_sort: bool) -> None:
     options = ClusterOptions(nominated_sort=nominated_sort)
 
     profile = scheduler.configuration(options, Path("kubeconfig"), "nats://localhost")["profiles"][0]

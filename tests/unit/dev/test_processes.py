@@ -44,9 +44,7 @@ def until(what: Callable[[], bool], seconds: float = 5) -> None:
         time.sleep(0.02)
 
 
-def test_a_program_that_ends_before_it_is_ready_is_named_with_its_log_and_last_lines(
-    processes: ProcessSet,
-) -> None:
+def test_a_program_that_ends_before_it_is_ready_is_named_with_its_log(processes: ProcessSet) -> None:
     process = processes.start(
         python("sick", "print('no such file'); raise SystemExit(3)", ready=lambda: "down")
     )
@@ -60,9 +58,7 @@ def test_a_program_that_ends_before_it_is_ready_is_named_with_its_log_and_last_l
     assert str(process.log) in text
 
 
-def test_a_program_that_does_not_become_ready_is_given_up_with_the_probes_reason(
-    processes: ProcessSet,
-) -> None:
+def test_a_program_that_does_not_get_ready_is_given_up_with_the_probes_reason(processes: ProcessSet) -> None:
     process = processes.start(python("slow", SLEEPS, ready=lambda: "no leader yet", ready_seconds=0.2))
 
     with pytest.raises(DevError, match="slow was not ready within 0 s: no leader yet"):
@@ -76,9 +72,7 @@ def test_a_program_that_is_not_there_is_an_error(processes: ProcessSet) -> None:
         process.wait_ready()
 
 
-def test_a_program_that_may_restart_is_started_again_and_one_that_was_stopped_is_not(
-    processes: ProcessSet,
-) -> None:
+def test_a_program_that_may_restart_is_started_again_and_a_stopped_one_not(processes: ProcessSet) -> None:
     process = processes.start(python("a", SLEEPS, restart=True))
     first = there(process.pid)
 

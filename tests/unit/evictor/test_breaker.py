@@ -131,9 +131,7 @@ def test_victims_in_vain_open_nothing_where_most_are_not() -> None:
         (None, None),
     ],
 )
-def test_victims_are_in_vain_where_the_preemptor_lives_on_without_the_place(
-    pod: Pod | None, told: bool | None
-) -> None:
+def test_victims_are_wasted_where_the_preemptor_has_no_place(pod: Pod | None, told: bool | None) -> None:
     assert in_vain(make_order("a"), [pod]) is told
 
 

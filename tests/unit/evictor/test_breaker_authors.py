@@ -233,9 +233,7 @@ CHANGES: Final[dict[str, Change]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_an_order_that_a_planner_writes_is_carried_out_where_nothing_has_changed(
-    case: Callable[[], Case],
-) -> None:
+async def test_an_order_by_a_planner_is_carried_out_where_nothing_changed(case: Callable[[], Case]) -> None:
     world, order = case()
 
     assert (await world.carry_out(order)).result == "succeeded"

@@ -214,9 +214,7 @@ def blockers(count: int) -> list[Victim]:
 @pytest.mark.parametrize(
     ("most", "count", "result"), [(32, 32, "succeeded"), (32, 33, "refused"), (0, 1, "refused")]
 )
-async def test_an_order_has_no_more_of_them_than_the_policy_allows(
-    most: int, count: int, result: str
-) -> None:
+async def test_an_order_has_no_more_of_them_than_are_allowed(most: int, count: int, result: str) -> None:
     world = closed_world(*(running(victim.name, "n3") for victim in blockers(count)))
     world.policy = Policy(cross_node=CrossNode(most_victims=most))
 
@@ -239,9 +237,7 @@ async def test_an_order_has_no_more_of_them_than_the_policy_allows(
     ],
     ids=["of a unit", "for a pod", "for a quota"],
 )
-async def test_an_order_that_no_scheduler_writes_with_such_a_victim_reads_nothing(
-    order: EvictionOrder,
-) -> None:
+async def test_an_order_no_scheduler_writes_with_such_a_victim_reads_nothing(order: EvictionOrder) -> None:
     world = World() if order.kind != "group" else closed_world()
 
     outcome = await world.ends(order, "refused", "incomplete-order")

@@ -131,9 +131,7 @@ async def test_a_dry_run_has_no_effect_however_the_server_reads_it(
     assert options_sent == {**AS_READ, "dryRun": ["All"]}
 
 
-async def test_a_mark_is_a_strategic_merge_of_the_status_as_the_evictor(
-    server: Server, edge: Cluster
-) -> None:
+async def test_a_mark_is_a_strategic_merge_of_a_status_as_the_evictor(server: Server, edge: Cluster) -> None:
     marked = await edge.mark(VICTIM, "42", "why", NOW)
 
     assert marked is not None

@@ -159,9 +159,7 @@ async def test_a_forged_owner_keeps_no_pod() -> None:
     ],
     ids=["not listed", "its own namespace alone", "beyond its namespace"],
 )
-async def test_the_policy_lists_whose_daemonsets_displace_equals_and_how_far(
-    settings: DaemonSets, result: str
-) -> None:
+async def test_the_policy_says_whose_daemonsets_displace_equals(settings: DaemonSets, result: str) -> None:
     victim = changed(a_pod("a").priority(1000).build(), "metadata", namespace="tenant-b")
 
     outcome = await evicted_for(bound(), victim, Policy(daemon_sets=settings))

@@ -152,9 +152,7 @@ async def test_where_a_pod_cannot_be_read_nothing_is_known() -> None:
         assert await followed.members("default", 11) is None
 
 
-async def test_where_pods_may_not_be_listed_nothing_is_known_and_nothing_waits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_where_pods_may_not_be_listed_nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "PROOF_SECONDS", 60.0)
     async with following_with(PodsApi(refuses=True)) as followed:
         began = time.monotonic()

@@ -625,9 +625,7 @@ async def test_a_list_that_takes_longer_than_a_look_may_be_old_keeps_no_order(tr
 
 
 @pytest.mark.parametrize("taken_over", [False, True])
-async def test_groups_that_cannot_be_read_any_more_keep_nothing_of_a_unit_that_has_begun(
-    taken_over: bool,
-) -> None:
+async def test_groups_that_cannot_be_read_now_keep_nothing_of_a_begun_unit(taken_over: bool) -> None:
     world = world_of(*(() if taken_over else (member("a"),)), marked("b", "node-b"), marked("c", "node-c"))
     denied = PermanentError("Forbidden", "403 Forbidden: no right to read groups")
     if taken_over:
@@ -789,9 +787,7 @@ async def test_an_order_of_which_it_cannot_be_read_whether_it_has_begun_is_carri
 
 @pytest.mark.parametrize("own", [0, 5000])
 @pytest.mark.parametrize("noted", [True, False])
-async def test_an_order_that_came_again_spares_a_unit_of_which_no_pod_is_deleted(
-    own: int, noted: bool
-) -> None:
+async def test_an_order_that_came_again_spares_a_unit_with_no_pod_deleted(own: int, noted: bool) -> None:
     world = world_of(marked("a", priority=own), marked("b", "node-b", own), member("c", "node-c"))
     if noted:
         world.records.begun_orders["ord-1"] = BEGUN

@@ -31,9 +31,7 @@ async def reasons(world: World, late: Pod, orders: int) -> list[str]:
 
 
 @pytest.mark.parametrize("seconds", [1, 0, -20], ids=["after it", "in its second", "between plan and order"])
-async def test_a_pod_that_the_plan_cannot_have_seen_refuses_two_orders_and_then_no_more(
-    seconds: float,
-) -> None:
+async def test_a_pod_the_plan_cannot_have_seen_refuses_two_orders_and_no_more(seconds: float) -> None:
     world = world_of(member("a"), member("b", "node-b"))
 
     found = await reasons(world, bound("late", seconds), REFUSALS + 1)

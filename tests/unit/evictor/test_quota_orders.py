@@ -158,9 +158,7 @@ def test_the_pod_of_a_daemonset_is_spared() -> None:
 
 
 @pytest.mark.parametrize("proven", [True, False])
-async def test_a_pod_that_says_it_is_a_daemonsets_is_spared_where_the_daemonset_proves_it(
-    proven: bool,
-) -> None:
+async def test_a_pod_that_says_it_is_a_daemonsets_is_spared_where_that_is_proven(proven: bool) -> None:
     pod = a_pod("a").build()
     owner = OwnerReference(api_version="apps/v1", kind="DaemonSet", name="d", uid="d", controller=True)
     pod = msgspec.structs.replace(

@@ -75,9 +75,7 @@ async def test_a_class_that_is_gone_saves_its_pods_where_the_record_was_never_re
     assert reasons(await world.carry_out(make_order("a"))) == {"a": "preemption-toleration"}
 
 
-async def test_the_record_is_read_only_where_a_class_is_gone_and_again_where_it_cannot_be_read_for_now() -> (
-    None
-):
+async def test_the_record_is_read_where_a_class_is_gone_and_again_after_a_failure() -> None:
     world, other = World(*of_class("a")), World(*of_class("b"))
     world.cluster.classes["steady"] = steady()
     other.cluster.fail("read_tolerations", "", UNAVAILABLE)

@@ -271,9 +271,7 @@ class TestSuccess:
             "RoomMade": f"Evicted 1 pod from node {NODE}; 1 pod had left or was leaving already",
         }
 
-    async def test_the_preemptor_is_told_that_room_is_being_made_where_it_takes_more_than_one_try(
-        self,
-    ) -> None:
+    async def test_the_preemptor_hears_that_room_is_being_made_where_it_takes_several_tries(self) -> None:
         world = World(*running("a"))
         world.cluster.fail("delete", "a", UNAVAILABLE, UNAVAILABLE)
 
@@ -286,9 +284,7 @@ class TestSuccess:
             ("RoomMade", f"Evicted 1 pod from node {NODE}"),
         ]
 
-    async def test_a_preemptor_is_told_what_the_api_server_said_without_a_name_of_another_namespace(
-        self,
-    ) -> None:
+    async def test_a_preemptor_hears_what_the_api_server_said_without_a_foreign_name(self) -> None:
         for namespace, words in (
             ("default", f": {FORBIDDEN}"),
             ("other", ": the API server answered 403 Forbidden for a pod of another namespace"),
@@ -529,9 +525,7 @@ class TestFailure:
 
 
 class TestActingOnWhatWasReadJustNow:
-    async def test_an_evictor_that_was_stopped_deletes_nothing_for_an_order_that_another_has_ended(
-        self,
-    ) -> None:
+    async def test_an_evictor_that_was_stopped_deletes_nothing_for_an_order_already_ended(self) -> None:
         # The preemptor may have been nominated to the same node once more, for a later order.
         world = World(*running("a"))
 
@@ -629,9 +623,7 @@ class TestWhatIsNotNeededOrNotAllowed:
 
         assert not world.cluster.marks()
 
-    async def test_an_order_that_the_stream_took_too_late_is_refused_and_rolled_back(
-        self,
-    ) -> None:
+    async def test_an_order_that_the_stream_took_too_late_is_refused_and_rolled_back(self) -> None:
         world = World(*running("a"))
 
         await world.ends(make_order("a", store_by=NOW - timedelta(seconds=1)), "refused", "stored-late")
@@ -879,9 +871,7 @@ class TestDelivery:
         assert world.cluster.calls == []
         assert world.records.outcomes == {}
 
-    async def test_an_order_that_names_a_victim_twice_has_an_outcome_and_its_nomination_is_taken_back(
-        self,
-    ) -> None:
+    async def test_an_order_that_names_a_victim_twice_ends_and_its_nomination_too(self) -> None:
         world = World(*running("a", "b"))
 
         await world.ends(make_order("a", "b", "a"), "refused", "named-twice", says="pod a-uid", deletes=[])

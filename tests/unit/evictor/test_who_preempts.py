@@ -63,9 +63,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("change", "in_force"), CHANGES)
-async def test_a_change_after_the_plan_spares_the_victim(
-    change: Callable[[World], None], in_force: Policy
-) -> None:
+async def test_a_later_change_spares_the_victim(change: Callable[[World], None], in_force: Policy) -> None:
     world = World(*running("a", "b"))
     world.policy = in_force
     assert (await world.carry_out(make_order("a"))).result == "succeeded"

@@ -112,9 +112,7 @@ def test_what_no_column_knows_is_named(spec: dict[str, Any], what: str) -> None:
 
 
 @pytest.mark.parametrize("for_filters", [False, True])
-def test_a_pod_is_asked_about_as_one_that_may_preempt_and_without_what_may_hold_secrets(
-    for_filters: bool,
-) -> None:
+def test_a_pod_is_asked_about_as_one_that_may_preempt_and_without_its_secrets(for_filters: bool) -> None:
     sent = decide.as_preemptor(FULL, for_filters=for_filters)
 
     container = msgspec.json.decode(sent)["spec"]["containers"][0]
@@ -258,9 +256,7 @@ def test_a_grace_period_counts_and_one_of_a_year_does_not() -> None:
         (an_outcome("succeeded", victim_outcome("a", "deleted", grace=20)), 80, True),
     ],
 )
-def test_an_order_is_over_by_its_outcome_or_its_time(
-    outcome: Outcome | None, seconds: float, over: bool
-) -> None:
+def test_an_order_ends_by_its_outcome_or_time(outcome: Outcome | None, seconds: float, over: bool) -> None:
     order = replace(an_order(), not_after=NOW + timedelta(seconds=60))
 
     assert decide.is_over(order, outcome, NOW + timedelta(seconds=seconds)) is over

@@ -317,9 +317,7 @@ SIGNATURES = st.builds(
 
 
 @given(st.lists(SIGNATURES, max_size=12), st.data())
-def test_terms_match_the_same_signatures_as_one_by_one(
-    signatures: list[PodSignature], data: st.DataObject
-) -> None:
+def test_terms_match_signatures_as_one_by_one(signatures: list[PodSignature], data: st.DataObject) -> None:
     table = SignatureTable(set())
     table.use_keys(frozenset({"app", "own", "tier"}))
     held = [(one, table.acquire(one)) for one in signatures]

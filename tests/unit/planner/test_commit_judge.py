@@ -415,9 +415,7 @@ def test_what_is_in_flight_is_counted_again_only_once_the_nomination_shows() -> 
         ("named-twice", group_commit("a", placements=(PLACE, PLACE))),
     ],
 )
-def test_a_commit_for_a_group_names_what_was_offered_and_enough_members(
-    expected: str, request_: CommitRequest
-) -> None:
+def test_a_groups_commit_names_offers_and_enough_members(expected: str, request_: CommitRequest) -> None:
     found = refused_by_itself(request_, group_offer(), "cluster", NOW)
 
     assert ("" if found is None else found.reason) == expected

@@ -208,9 +208,7 @@ def test_a_revision_that_no_planner_can_have_given_does_not_count(revision: int)
 
 
 @pytest.mark.parametrize("mode", ["off", "observe"])
-async def test_a_state_that_no_follower_takes_is_replaced(
-    mode: Mode, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_state_no_follower_takes_is_replaced(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where it says what should be in force."""
     bus = Bus(replace(STATE, mode=mode, revision=2**63 - 1), sequence=7)
 

@@ -651,9 +651,7 @@ def in_namespaces(*, beyond: bool, names: tuple[str, ...] = ("default",)) -> Pol
     ],
     ids=["another UID", "another name", "another namespace", "other labels", "no selector", "none"],
 )
-def test_a_pod_that_no_daemonset_proves_displaces_no_pod_of_equal_priority(
-    owner: DaemonSetOwner | None,
-) -> None:
+def test_a_pod_that_no_daemonset_proves_displaces_no_equal(owner: DaemonSetOwner | None) -> None:
     snapshot = on_node(20, [running("a", 15, 0)])
     snapshot.apply(RemoveDaemonSet(OWNER.uid))
     if owner is not None:

@@ -60,9 +60,7 @@ def nodes_of(found: Plan) -> list[str]:
         {"affinity": requiring(named("z1"), named("z2"))},
     ],
 )
-def test_of_27_nodes_that_are_asked_about_only_the_two_that_match_are_planned_on(
-    spec: dict[str, Any],
-) -> None:
+def test_of_27_nodes_asked_about_only_the_two_that_match_are_planned_on(spec: dict[str, Any]) -> None:
     others = [node(f"a{number:02}") for number in range(25)]
     snapshot = full(*others, node("z1", more=GPU), node("z2", more=GPU))
 

@@ -247,9 +247,7 @@ def test_pods_that_a_spread_counts_on_nodes_without_members_stay_and_the_refusal
 
 
 @pytest.mark.parametrize(("skew", "awaited"), [(1, ["old"]), (2, [])])
-def test_a_pod_that_leaves_a_zone_is_awaited_where_a_spread_has_no_room_beside_it(
-    skew: int, awaited: list[str]
-) -> None:
+def test_a_pod_leaving_a_zone_is_awaited_where_a_spread_has_no_room(skew: int, awaited: list[str]) -> None:
     labels = {"app": "gang"}
     made = [node("x1", zone="x"), node("x2", zone="x"), node("y1", zone="y")]
     kept = [pod(f"kept-{name}", name, cpu="3900m", priority=200) for name in ("x1", "y1")]

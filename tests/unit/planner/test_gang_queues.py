@@ -122,9 +122,7 @@ def test_a_unit_frees_of_a_queue_what_all_its_pods_hold() -> None:
 
 
 @pytest.mark.parametrize(("most", "awaited"), [(500, ["leaving"]), (600, [])])
-def test_a_pod_that_leaves_the_queue_is_awaited_where_there_is_no_room_beside_it(
-    most: int, awaited: list[str]
-) -> None:
+def test_a_pod_leaving_the_queue_is_awaited_where_there_is_no_room(most: int, awaited: list[str]) -> None:
     built = tree(queue("a", maximum={"cpu": most}), queue("b"))
     held = [pod("leaving", "root.a", "n1", size=100), pod("b", "root.b", "n1", size=900, priority=HIGH)]
     snapshot = snapshot_of(built, *held, nodes=2)

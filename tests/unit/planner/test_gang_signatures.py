@@ -82,9 +82,7 @@ def told(found: GangPlan | PlanRefusal) -> Any:
 
 @pytest.mark.parametrize("chunk", [None, CHUNK, 3])
 @pytest.mark.parametrize("seed", range(12))
-def test_the_first_plan_of_a_gang_is_that_of_a_planner_that_knew_its_keys(
-    seed: int, chunk: int | None
-) -> None:
+def test_the_first_plan_of_a_gang_is_that_of_one_that_knew_its_keys(seed: int, chunk: int | None) -> None:
     nodes, pods, classes = drawn(seed)
     before = made(nodes, pods, classes, None)
     before.use_label_keys(frozenset(f"job{number}" for number in range(3)))

@@ -29,17 +29,13 @@ def snapshot_under(budget: Budget, labels: dict[str, str], policy: Policy) -> Sn
 
 
 @pytest.mark.parametrize(("selector", "labels"), [({}, {"app": "web"}), ({}, {}), (ABSENT, {})])
-def test_a_hard_budget_keeps_the_pods_that_the_eviction_api_would_count(
-    selector: object, labels: dict[str, str]
-) -> None:
+def test_a_hard_budget_keeps_what_the_eviction_api_counts(selector: object, labels: dict[str, str]) -> None:
     snapshot = snapshot_under(frozen(selector), labels, HARD)
     assert refused(snapshot, ask(P)).exempt == {"hard-budget": 1}
 
 
 @pytest.mark.parametrize(("selector", "labels"), [({}, {"app": "web"}), ({}, {}), (ABSENT, {})])
-def test_a_soft_budget_covers_no_pod_that_the_scheduler_does_not_count(
-    selector: object, labels: dict[str, str]
-) -> None:
+def test_a_soft_budget_covers_only_what_schedulers_count(selector: object, labels: dict[str, str]) -> None:
     snapshot = snapshot_under(frozen(selector), labels, Policy())
     assert snapshot.budgets.members(snapshot.budget_set("w")) == ()
     assert planned(snapshot, ask(P)).candidates[0].node == "a"

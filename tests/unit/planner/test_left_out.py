@@ -83,9 +83,7 @@ FORBIDDEN = (victim("v", "failed", "forbidden", "403 Forbidden: policy x denied 
         (victim("v", "deleted"), False),
     ],
 )
-def test_a_pod_that_could_not_be_evicted_is_left_out_unless_that_passes(
-    became: VictimOutcome, stays_out: bool
-) -> None:
+def test_a_pod_not_evicted_is_left_out_unless_that_passes(became: VictimOutcome, stays_out: bool) -> None:
     found = left_out(after((0, "failed", "", (became,))))
 
     assert found.victims == (frozenset({"v"}) if stays_out else frozenset())

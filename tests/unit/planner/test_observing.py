@@ -278,9 +278,7 @@ async def test_the_same_node_and_victims_are_the_same_choice() -> None:
     assert [c.result for c in await bench.told()] == ["same"]
 
 
-async def test_where_default_preemption_finds_nothing_that_is_said_once_however_often_the_pod_is_tried() -> (
-    None
-):
+async def test_that_default_preemption_finds_nothing_is_said_once_for_all_tries() -> None:
     bench = Bench(two_nodes())
     for _ in range(3):
         bench.decide()
@@ -400,9 +398,7 @@ async def test_a_preemption_that_no_scheduler_asked_about_is_compared(first: str
 
 
 @pytest.mark.parametrize("read", ["before", "after"])
-async def test_a_preemption_is_compared_though_the_plan_that_its_scheduler_asked_for_is_late(
-    read: str,
-) -> None:
+async def test_a_preemption_is_compared_though_the_plan_its_scheduler_asked_for_is_late(read: str) -> None:
     bench = following(two_nodes())
     bench.observing.put(unasked_preemptor())
     bench.ledger.are_read(read == "before")

@@ -221,9 +221,7 @@ async def test_victims_of_makeways_own_orders_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("asked", [True, False])
-async def test_marks_of_makeways_own_order_that_failed_at_once_are_no_preemption_by_others(
-    *, asked: bool
-) -> None:
+async def test_marks_of_makeways_own_order_that_failed_are_no_preemption_by_others(*, asked: bool) -> None:
     bench = Groups(cluster())
     bench.observing.following = True
     if asked:

@@ -160,9 +160,7 @@ def test_whatever_comes_the_limit_the_tenth_and_the_quarter_hold(
 
 
 @given(priorities=st.lists(st.integers(1, 100), max_size=300), most=st.integers(2, 100))
-def test_no_number_of_preemptors_of_one_priority_keeps_out_a_higher_one(
-    priorities: list[int], most: int
-) -> None:
+def test_many_preemptors_of_one_priority_keep_out_no_higher_one(priorities: list[int], most: int) -> None:
     one = max(priorities, default=1)
     orders: list[HeldOrder] = []
     for _ in priorities:

@@ -174,9 +174,7 @@ def test_a_planner_that_starts_counts_what_the_streams_tell_in_either_order_and_
     assert pause.retry_at == NOW + FAR + PAUSES[0]
 
 
-def test_a_namespace_makes_the_planner_forget_its_own_preemptors_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_namespace_makes_the_planner_forget_its_preemptors_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_IN_NAMESPACE", 2)
     ledger = Ledger()
     for number in range(3):

@@ -383,9 +383,7 @@ def test_a_unit_that_an_order_removes_whole_is_awaited() -> None:
         ([GroupRecord(key=GroupKey("other", "g"), uid="u", whole=False)], "does not exist"),
     ],
 )
-def test_a_pod_of_which_it_is_not_known_what_goes_with_it_stays(
-    groups: list[GroupRecord], words: str
-) -> None:
+def test_a_pod_of_which_it_is_unknown_what_goes_with_it_stays(groups: list[GroupRecord], words: str) -> None:
     snapshot = cluster(groups, [member("g", "a", "n1", XL)], nodes=["n1"])
 
     refused = refusal(snapshot, preemptor())

@@ -243,9 +243,7 @@ def test_the_same_input_gives_the_same_answer_whatever_order_it_came_in(world: W
 
 
 @given(worlds())
-def test_plans_keep_hard_budgets_and_the_snapshot_and_refusals_stand_until_the_time_they_give(
-    world: World,
-) -> None:
+def test_plans_keep_hard_budgets_and_snapshot_and_refusals_hold_until_their_time(world: World) -> None:
     snapshot = world.snapshot()
     before = (snapshot.revision, snapshot.columns.requested.copy(), [list(pods) for pods in snapshot.slots])
 

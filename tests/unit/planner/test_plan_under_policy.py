@@ -192,9 +192,7 @@ def test_evictions_in_flight_are_taken_from_a_hard_budget() -> None:
 
 
 @pytest.mark.parametrize(("most", "nodes"), [(1, ["b"]), (2, ["a", "b"]), (100, ["a", "b"])])
-def test_a_node_that_needs_more_victims_than_an_order_may_have_is_no_candidate(
-    most: int, nodes: list[str]
-) -> None:
+def test_a_node_that_needs_more_victims_than_allowed_is_no_candidate(most: int, nodes: list[str]) -> None:
     snapshot = make_snapshot(
         ["a", "b"],
         [make_pod("a1", "a", LOW, 250), make_pod("a2", "a", LOW, 250), make_pod("b1", "b", MID, 500)],

@@ -281,9 +281,7 @@ def test_a_refusal_names_once_the_queues_that_use_too_much_to_take_anything_back
         (OFF, [150], ""),
     ],
 )
-def test_a_refusal_of_a_group_says_the_same_of_all_its_members(
-    built: QueueTree, sizes: list[int], told: str
-) -> None:
+def test_a_groups_refusal_says_the_same_of_all_members(built: QueueTree, sizes: list[int], told: str) -> None:
     """Three of each size, and every pod that they could have back is higher."""
     snapshot = snapshot_of(built, pod("b", "root.b", "n1", HIGH, 500))
     asked = with_gang(snapshot, *((pod(f"m{size}", "root.a", size=size), 3) for size in sizes))

@@ -230,9 +230,7 @@ def histories(draw: Any) -> list[Step | tuple[PlanRequest, dict[str, str], Passe
 
 @settings(max_examples=int(0.6 * settings().max_examples))
 @given(history=histories(), begun=st.integers(0, 20), chunk=st.sampled_from([None, 1, 2]))
-def test_every_decision_of_a_recording_comes_out_again(
-    history: list[Any], begun: int, chunk: int | None
-) -> None:
+def test_every_recorded_decision_comes_out_again(history: list[Any], begun: int, chunk: int | None) -> None:
     snapshot = JournaledSnapshot(chunk=chunk)
     written: list[bytes] = []
     recorded: dict[str, DecisionRecord] = {}

@@ -60,9 +60,7 @@ def one_by_one(snapshot: Snapshot, question: Question, victims: Sequence[PodReco
 
 
 @given(worlds(), st.randoms(use_true_random=False))
-def test_pods_that_plans_for_their_nodes_let_go_together_are_removable(
-    world: World, pick: random.Random
-) -> None:
+def test_pods_that_plans_for_their_nodes_evict_are_removable(world: World, pick: random.Random) -> None:
     snapshot = world.snapshot()
     question = replace(world.question, assumed=(), refused=frozenset())
     bound = [one for one in world.pods if one.uid not in world.in_flight]

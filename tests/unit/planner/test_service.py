@@ -435,9 +435,7 @@ async def test_a_daemonset_pod_waits_for_its_start_delay_and_another_planner_cou
 
 
 @pytest.mark.parametrize("reason", ["Unschedulable", "QueueFull"])
-async def test_a_daemonset_pod_whose_delay_is_over_is_planned_for_by_the_simple_preemptor(
-    reason: str,
-) -> None:
+async def test_a_daemonset_pod_after_its_delay_is_planned_for_by_the_simple_preemptor(reason: str) -> None:
     bench = Bench(with_daemonset(DaemonSets(enabled=True)))
 
     reply = await bench.ask(pod=bound(reason=reason, lastTransitionTime="2026-01-01T00:00:00Z"))

@@ -276,9 +276,7 @@ def aged(name: str, days: int) -> str:
     return entry_of(PriorityClass(metadata=metadata, value=1))
 
 
-def test_a_full_record_leaves_out_classes_that_are_gone_and_then_the_oldest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_full_record_leaves_out_gone_classes_and_then_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tolerations, "MOST", 3)
     there = {"old": aged("old", 1), "young": aged("young", 9)}
     gone = {"gone-old": aged("gone-old", 5), "gone-young": aged("gone-young", 6)}

@@ -56,9 +56,7 @@ async def test_what_comes_to_be_served_is_followed_from_then_on(monkeypatch: pyt
     assert await lists(monkeypatch, False, False, True) > 0
 
 
-async def test_while_discovery_does_not_answer_what_is_followed_stays_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_while_discovery_is_silent_what_is_followed_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
     once = await lists(monkeypatch, True)
 
     assert await lists(monkeypatch, True, None, None, True) == once

@@ -117,9 +117,7 @@ async def test_what_nats_refuses_for_good_ends_the_start_at_once(
             pass
 
 
-async def test_a_process_that_waits_for_nats_ends_when_it_is_told_to(
-    nats_server: NatsServer, tmp_path: Path
-) -> None:
+async def test_a_process_waiting_for_nats_ends_when_told(nats_server: NatsServer, tmp_path: Path) -> None:
     nats_server.kill()
     # Not in the test's own task, whose end by SystemExit would end the loop.
     ended: list[object] = []

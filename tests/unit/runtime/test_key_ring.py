@@ -78,9 +78,7 @@ async def test_both_are_read_before_the_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"not a key"])
-async def test_a_required_key_that_is_missing_or_bad_is_waited_for(
-    tmp_path: Path, content: bytes | None
-) -> None:
+async def test_a_required_key_missing_or_bad_is_waited_for(tmp_path: Path, content: bytes | None) -> None:
     world = World(tmp_path, written=False)
     if content is not None:
         world.file.write_bytes(content)
@@ -152,9 +150,7 @@ async def test_a_new_private_key_signs_once_all_others_know_it(tmp_path: Path) -
     assert world.ring.trouble() == ""
 
 
-async def test_where_the_old_key_was_replaced_nothing_is_signed_until_others_know_the_new_one(
-    tmp_path: Path,
-) -> None:
+async def test_where_a_key_was_replaced_nothing_is_signed_until_others_know_it(tmp_path: Path) -> None:
     world, new = World(tmp_path), SigningKey.new()
     await world.ring.read_first()
     world.file.write_bytes(new.to_pem())

@@ -226,9 +226,7 @@ async def test_an_empty_file_is_passed_over_and_an_empty_field_counts_as_absent(
     assert (authorization(found), found.cert_file) == ("Bearer t", None)
 
 
-async def test_a_context_without_a_user_is_anonymous_and_a_user_that_is_not_there_is_named(
-    tmp_path: Path,
-) -> None:
+async def test_a_context_without_a_user_is_anonymous_and_a_missing_user_is_named(tmp_path: Path) -> None:
     def context(user: dict[str, str]) -> dict[str, Any]:
         return {"contexts": [{"name": "here", "context": {"cluster": "c", **user}}]}
 
