@@ -12,7 +12,6 @@ import pytest
 
 from integration.asking import GROUP, Answer, ask, asking, dumped, grouped, run, until_recording
 from integration.builders import make_node
-from integration.cluster import RunningCluster
 from integration.configuring import policy, policy_text, put_policy
 from integration.preempting import first_decision, outcome_of_order, run_victims, settle, sized
 from integration.space import Space
@@ -187,9 +186,7 @@ async def blocked(space: Space, name: str) -> list[Answer]:
 
 
 @pytest.mark.wide
-async def test_every_counterfactual_once_applied_unblocks_the_pod(
-    cluster: RunningCluster, space: Space
-) -> None:
+async def test_every_counterfactual_once_applied_unblocks_the_pod(space: Space) -> None:
     """A pod of a hard budget and one of the same priority stand in its way; one group for each change."""
     groups = [f"g{number}" for number in range(5)]
     await space.add_nodes(*(grouped(f"n-{group}", group, 1000) for group in groups))
@@ -198,7 +195,7 @@ async def test_every_counterfactual_once_applied_unblocks_the_pod(
     await run_victims(space, *victims)
     for group in groups:
         await space.disruption_budget(group, {"app": group}, minAvailable=1)
-    async with policy(cluster, disruptionBudgets="hard", hardBudgetNamespaces=["*"]):
+    async with policy(space.cluster, disruptionBudgets="hard", hardBudgetNamespaces=["*"]):
         asks = await space.create(*(asking(group, "mid", 600) for group in groups))
         for pod in asks:
             assert (await first_decision(space, pod)).diagnosis is not None

@@ -133,10 +133,8 @@ async def test_the_api_server_notes_the_evictor_as_the_writer_of_its_mark(space:
     assert found[EVICTOR]["subresource"] == "status"
 
 
-async def test_it_notes_the_schedulers_binary_where_default_preemption_acts(
-    cluster: RunningCluster, space: Space
-) -> None:
-    async with policy(cluster, mode="observe"):
+async def test_it_notes_the_schedulers_binary_where_default_preemption_acts(space: Space) -> None:
+    async with policy(space.cluster, mode="observe"):
         found = await marked_by(space)
 
     (manager,) = found

@@ -45,15 +45,13 @@ async def test_a_crash_in_the_midst_of_a_preemption_leaves_nobody_stuck(
 
 
 @pytest.mark.both_forms
-async def test_an_order_survives_the_loss_of_all_that_nats_has_stored(
-    crash_cluster: RunningCluster, crash_space: Space
-) -> None:
+async def test_an_order_survives_the_loss_of_all_that_nats_has_stored(crash_space: Space) -> None:
     await full_nodes(crash_space, 1, VICTIMS)
-    async with crash_cluster.without("evictor"):
+    async with crash_space.cluster.without("evictor"):
         pod = await taker(crash_space, "p", VICTIMS)
         await until_ordered(crash_space, pod)
-        lost = await streams_of(crash_cluster, since=crash_space.opened_at)
-        await without_nats(crash_cluster, "wiped")
+        lost = await streams_of(crash_space.cluster, since=crash_space.opened_at)
+        await without_nats(crash_space.cluster, "wiped")
 
     assert await crash_space.until_bound("p", seconds=RECOVERY_SECONDS) == "n1"
     await assert_whole(crash_space, [pod], orders=1)

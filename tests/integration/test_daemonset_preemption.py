@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from integration.builders import PodBuilder, make_node, make_pod
-from integration.cluster import RunningCluster
 from integration.configuring import NO_LIMITS, policy, put_queues
 from integration.forbidding import UNDELETABLE, deletes_refused
 from integration.preempting import (
@@ -235,9 +234,7 @@ async def lives(space: Space, namespace: str, name: str) -> bool:
     return "deletionTimestamp" not in pod["metadata"]
 
 
-async def test_a_pod_whose_queue_is_full_evicts_no_pod_of_another_queue(
-    cluster: RunningCluster, space: Space
-) -> None:
+async def test_a_pod_whose_queue_is_full_evicts_no_pod_of_another_queue(space: Space) -> None:
     own, other = (f"root.{space.namespace}.{name}" for name in ("own", "other"))
     await space.add_nodes(make_node("n1").cpu("200m"), make_node("n2"))
     await run_victims(
@@ -245,7 +242,9 @@ async def test_a_pod_whose_queue_is_full_evicts_no_pod_of_another_queue(
         on_n1("busy", "low", 200).label("queue", other),
         sized("agent-before", "low", 100).on("n2").label("queue", own),
     )
-    await put_queues(cluster, queues_yaml(queue(space.namespace, queue("own", max="100m"), queue("other"))))
+    await put_queues(
+        space.cluster, queues_yaml(queue(space.namespace, queue("own", max="100m"), queue("other")))
+    )
 
     try:
         async with policy(space.cluster, daemonSets=ON):
@@ -258,6 +257,6 @@ async def test_a_pod_whose_queue_is_full_evicts_no_pod_of_another_queue(
             order = await until_ordered(space, pod)
             assert await space.until_bound(pod.metadata.name) == "n1"
     finally:
-        await put_queues(cluster, NO_LIMITS)
+        await put_queues(space.cluster, NO_LIMITS)
 
     assert [victim.name for victim in order.victims] == ["busy"]

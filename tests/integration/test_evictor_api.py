@@ -129,14 +129,12 @@ class TestWhatTheEdgeReliesOn:
         assert await edge.delete(as_victim(pod), pod.metadata.resource_version) is None
         await edge.clear_nomination(pod)
 
-    async def test_pods_of_a_megabyte_are_read_in_pages_that_are_not_too_long(
-        self, cluster: RunningCluster, space: Space
-    ) -> None:
+    async def test_pods_of_a_megabyte_are_read_in_pages_that_are_not_too_long(self, space: Space) -> None:
         large = [{"name": "main", "image": "none", "args": ["x" * 1_000_000]}]
         await space.create(*(waiting_pod(f"large-{one}").spec(containers=large) for one in range(40)))
         registry = CollectorRegistry()
 
-        async with cluster.connect("evictor") as api:
+        async with space.cluster.connect("evictor") as api:
             await edge_to(api, registry).members(space.namespace)
 
         def requests(result: str) -> float | None:
@@ -216,13 +214,11 @@ class TestWhatTheEdgeReliesOn:
         async with cluster.connect("evictor") as api:
             assert await api.cluster_uid()
 
-    async def test_orders_side_by_side_share_the_reads_of_fence_class_and_node(
-        self, space: Space, cluster: RunningCluster
-    ) -> None:
+    async def test_orders_side_by_side_share_the_reads_of_fence_class_and_node(self, space: Space) -> None:
         space.judged = False
         [node] = await space.add_nodes(make_node("n1"))
         registry = CollectorRegistry()
-        async with cluster.connect("evictor") as api:
+        async with space.cluster.connect("evictor") as api:
             edge = edge_to(api, registry)
             nodes, classes, epochs = await asyncio.gather(
                 asyncio.gather(*(edge.get_node(node) for _ in range(20))),

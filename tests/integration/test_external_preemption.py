@@ -88,9 +88,7 @@ async def test_a_pod_whose_class_is_not_opted_in_is_never_nominated(space: Space
     assert await space.bus.decisions(pod.metadata.uid) == []
 
 
-async def test_a_class_that_may_preempt_by_itself_is_refused_and_told_why(
-    cluster: RunningCluster, space: Space
-) -> None:
+async def test_a_class_that_may_preempt_by_itself_is_refused_and_told_why(space: Space) -> None:
     name = f"{space.namespace}-wrong"
     await space.post(
         CLASSES, {"metadata": {"name": name, "annotations": {ANNOTATION: EXTERNAL}}, "value": 1000}
@@ -98,7 +96,7 @@ async def test_a_class_that_may_preempt_by_itself_is_refused_and_told_why(
     try:
 
         async def told() -> bool:
-            text = await cluster.kubectl("describe", "priorityclass", name)
+            text = await space.cluster.kubectl("describe", "priorityclass", name)
             if "ExternalPreemptionRefused" not in text:
                 raise NotYet(text[-300:])
             assert "preemptionPolicy: Never" in text
@@ -233,12 +231,10 @@ async def test_a_claim_that_keeps_a_pod_from_every_node_costs_no_life(space: Spa
 @pytest.mark.parametrize(
     "away", ["planner", *(pytest.param(away, marks=pytest.mark.wide) for away in ("nats", "evictor"))]
 )
-async def test_while_a_part_is_away_no_pod_dies_and_afterwards_room_is_made(
-    cluster: RunningCluster, space: Space, away: str
-) -> None:
+async def test_while_a_part_is_away_no_pod_dies_and_afterwards_room_is_made(space: Space, away: str) -> None:
     await full_nodes(space, 1, 1)
 
-    async with cluster.without(away):
+    async with space.cluster.without(away):
         await taker(space, "p", 1)
         await assert_stays_pending(space, "p", seconds=3)
         assert deletes_of(space, "n1-v1") == []
@@ -248,12 +244,10 @@ async def test_while_a_part_is_away_no_pod_dies_and_afterwards_room_is_made(
 
 @pytest.mark.wide
 @pytest.mark.parametrize("point", [*NOMINATING, *COMMITTING, "evictor.after-delete", "planner.before-reply"])
-async def test_a_crash_in_the_midst_of_a_preemption_leaves_nothing_behind(
-    cluster: RunningCluster, space: Space, point: str
-) -> None:
+async def test_a_crash_in_the_midst_of_a_preemption_leaves_nothing_behind(space: Space, point: str) -> None:
     await full_nodes(space, 1, 3)
 
-    async with Crashes(cluster, point.partition(".")[0]).at(point, KILL):
+    async with Crashes(space.cluster, point.partition(".")[0]).at(point, KILL):
         pod = await taker(space, "p", 3)
 
     assert await space.until_bound("p", seconds=RECOVERY_SECONDS) == "n1"
@@ -261,23 +255,21 @@ async def test_a_crash_in_the_midst_of_a_preemption_leaves_nothing_behind(
     assert_bound_once(space, "p")
 
 
-async def test_of_two_nominators_the_other_goes_on_where_one_dies(
-    cluster: RunningCluster, space: Space
-) -> None:
+async def test_of_two_nominators_the_other_goes_on_where_one_dies(space: Space) -> None:
     await full_nodes(space, 1, 1)
-    if len(cluster.replicas(NOMINATOR)) == 1:
-        await asyncio.to_thread(cluster.start_replica, NOMINATOR)
-    first, second = cluster.replicas(NOMINATOR)
-    await cluster.kill(first)
+    if len(space.cluster.replicas(NOMINATOR)) == 1:
+        await asyncio.to_thread(space.cluster.start_replica, NOMINATOR)
+    first, second = space.cluster.replicas(NOMINATOR)
+    await space.cluster.kill(first)
     try:
         pod = await taker(space, "p", 1)
         order = await until_ordered(space, pod, seconds=RECOVERY_SECONDS)
         assert await space.until_bound("p") == "n1"
     finally:
-        await cluster.start(first)
+        await space.cluster.start(first)
 
     assert order.fence.epoch > 0
-    assert cluster.process(second).pid is not None
+    assert space.cluster.process(second).pid is not None
 
 
 async def test_the_room_is_asked_for_once_though_the_victim_takes_long_to_leave(space: Space) -> None:

@@ -174,12 +174,10 @@ async def test_a_class_that_is_opted_out_in_mid_flight_ends_its_orders(
 
 
 @pytest.mark.wide
-async def test_where_no_class_is_opted_in_the_nominator_only_watches_and_says_so(
-    cluster: RunningCluster, space: Space
-) -> None:
+async def test_where_no_class_is_opted_in_the_nominator_only_watches_and_says_so(space: Space) -> None:
     await full_nodes(space, 1, 1)
     opted_in = [name for name in PRIORITY_CLASSES if name != NEVER_PREEMPTS]
-    logs = [cluster.process(name).log for name in cluster.replicas(NOMINATOR)]
+    logs = [space.cluster.process(name).log for name in space.cluster.replicas(NOMINATOR)]
 
     def said() -> int:
         return sum(log.read_text().count("no_class_opted_in") for log in logs)
@@ -188,7 +186,7 @@ async def test_where_no_class_is_opted_in_the_nominator_only_watches_and_says_so
     for name in opted_in:
         await annotate(space, name, None)
     try:
-        await until_said(cluster, "none is opted in, so the nominator only watches", "check")
+        await until_said(space.cluster, "none is opted in, so the nominator only watches", "check")
         pod = await taker(space, "p", 1)
         await assert_stays_pending(space, "p", seconds=3)
         assert await space.bus.decisions(pod.metadata.uid) == []

@@ -246,13 +246,11 @@ def _slow_but(quick: set[str], points: tuple[str, ...]) -> list[object]:
 
 @pytest.mark.wide
 @pytest.mark.parametrize("point", _slow_but(QUICK, (*PLANNING_GROUPS, *SCHEDULING, *EVICTING, *REHEARSING)))
-async def test_a_gang_gets_its_room_though_a_part_is_killed(
-    gang_planning_cluster: RunningCluster, space: Space, point: str
-) -> None:
+async def test_a_gang_gets_its_room_though_a_part_is_killed(space: Space, point: str) -> None:
     component = point.partition(".")[0]
     assert component in (PLANNER, SCHEDULER, EVICTOR)
 
-    async with Crashes(gang_planning_cluster, component).at(point, KILL) as crashed:
+    async with Crashes(space.cluster, component).at(point, KILL) as crashed:
         train = await gang(space)
         await crashed()
 
@@ -275,10 +273,8 @@ async def test_a_gang_gets_its_room_though_a_part_is_killed(
         ),
     ),
 )
-async def test_a_gang_gets_its_room_though_nats_is_killed(
-    gang_planning_cluster: RunningCluster, space: Space, point: str
-) -> None:
-    failpoints = Failpoints(gang_planning_cluster)
+async def test_a_gang_gets_its_room_though_nats_is_killed(space: Space, point: str) -> None:
+    failpoints = Failpoints(space.cluster)
     failpoints.arm(point, HOLD)
     train = await gang(space)
     await failpoints.fired(point)
@@ -287,7 +283,7 @@ async def test_a_gang_gets_its_room_though_nats_is_killed(
         failpoints.let_go(point)
         await asyncio.sleep(2)
 
-    await without_nats(gang_planning_cluster, "killed", go_on)
+    await without_nats(space.cluster, "killed", go_on)
 
     await until_all_run(space, train, seconds=2 * RECOVERY_SECONDS)
 
@@ -295,16 +291,14 @@ async def test_a_gang_gets_its_room_though_nats_is_killed(
 # ------------------------------------------------------------------------------------- under the queue gate
 
 
-async def test_all_members_of_a_gang_hold_quota_or_none(
-    gang_planning_cluster: RunningCluster, space: Space
-) -> None:
+async def test_all_members_of_a_gang_hold_quota_or_none(space: Space) -> None:
     await space.delete_pods()
     path = f"root.{space.namespace}"
     await run_victims(
         space, *(sized(f"low-{n}", "low", 1000).on(f"n{n}").label("queue", "root.other") for n in range(3))
     )
     try:
-        await put_queues(gang_planning_cluster, queues_yaml(queue(space.namespace, max=2), queue("other")))
+        await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=2), queue("other")))
         train = await gang(space, queue=path)
 
         async def taken() -> list[str]:
@@ -319,17 +313,15 @@ async def test_all_members_of_a_gang_hold_quota_or_none(
         await never(5, "a half gang holds quota", taken)
         await assert_nothing_left_behind(space)
 
-        await put_queues(gang_planning_cluster, queues_yaml(queue(space.namespace, max=3), queue("other")))
+        await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=3), queue("other")))
         for name in train.members:
             await space.until_bound(name, seconds=RECOVERY_SECONDS)
         await assert_nothing_left_behind(space)
     finally:
-        await put_queues(gang_planning_cluster, NO_LIMITS)
+        await put_queues(space.cluster, NO_LIMITS)
 
 
-async def test_of_two_gangs_in_a_queue_with_room_for_one_and_a_half_one_runs(
-    gang_planning_cluster: RunningCluster, space: Space
-) -> None:
+async def test_of_two_gangs_in_a_queue_with_room_for_one_and_a_half_one_runs(space: Space) -> None:
     await space.delete_pods()
     path = f"root.{space.namespace}"
     await space.add_nodes(make_node("n3").cpu("1"))
@@ -337,7 +329,7 @@ async def test_of_two_gangs_in_a_queue_with_room_for_one_and_a_half_one_runs(
         space, *(sized(f"low-{n}", "low", 1000).on(f"n{n}").label("queue", "root.other") for n in range(4))
     )
     try:
-        await put_queues(gang_planning_cluster, queues_yaml(queue(space.namespace, max=3), queue("other")))
+        await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=3), queue("other")))
         gangs = [await gang(space, name, members=2, queue=path) for name in ("first", "second")]
 
         async def running(count: int) -> list[Gang]:
@@ -361,4 +353,4 @@ async def test_of_two_gangs_in_a_queue_with_room_for_one_and_a_half_one_runs(
         assert other != placed
         await assert_nothing_left_behind(space)
     finally:
-        await put_queues(gang_planning_cluster, NO_LIMITS)
+        await put_queues(space.cluster, NO_LIMITS)

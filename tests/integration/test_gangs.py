@@ -52,15 +52,13 @@ def told(space: Space, words: str) -> Callable[[], Awaitable[bool]]:
     return look
 
 
-async def test_nothing_is_evicted_for_a_gang_that_cannot_run_where_the_policy_says_hold(
-    gang_cluster: RunningCluster, space: Space
-) -> None:
-    async with policy(gang_cluster, groups={"preemptors": "hold"}):
+async def test_nothing_is_evicted_for_a_gang_that_cannot_run_where_the_policy_says_hold(space: Space) -> None:
+    async with policy(space.cluster, groups={"preemptors": "hold"}):
         await gang_of_three_with_room_for_two(space)
 
         await until("every pod of the gang is told that it is held", told(space, "groups.preemptors"))
         pods = await space.pods()
-        _, text, error = await run(gang_cluster, "why", f"{space.namespace}/gang-0")
+        _, text, error = await run(space.cluster, "why", f"{space.namespace}/gang-0")
 
     assert [name for name in LOW if name not in pods or pods[name].metadata.deletion_timestamp] == []
     assert f"a pod of PodGroup {space.namespace}/gang" in text, error

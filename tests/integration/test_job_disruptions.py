@@ -124,12 +124,10 @@ async def until_replaced(space: Space, evicted: Pod) -> None:
 
 @pytest.mark.wide
 @pytest.mark.parametrize("path", [planned, under_hard_budgets, for_a_quota, by_the_fallback])
-async def test_an_eviction_is_no_failure_of_a_job_that_ignores_disruptions(
-    cluster: RunningCluster, space: Space, path: Path
-) -> None:
+async def test_an_eviction_is_no_failure_of_a_job_that_ignores_disruptions(space: Space, path: Path) -> None:
     evicted = await running(space, ignores=True)
 
-    async with path(cluster, space):
+    async with path(space.cluster, space):
         await until_replaced(space, evicted)
 
     found = await status(space)

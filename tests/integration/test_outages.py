@@ -32,12 +32,10 @@ async def full_node_and_empty_node(space: Space) -> None:
     await run_victims(space, sized("victim", "low", 500).on("n1"))
 
 
-async def test_without_a_planner_scheduling_goes_on_and_kube_scheduler_preempts(
-    cluster: RunningCluster, space: Space
-) -> None:
+async def test_without_a_planner_scheduling_goes_on_and_kube_scheduler_preempts(space: Space) -> None:
     await full_node_and_empty_node(space)
 
-    async with cluster.without("planner"):
+    async with space.cluster.without("planner"):
         await space.create(sized("small", "low", 100))
         (urgent,) = await space.create(sized("urgent", "high", 500))
 
@@ -46,20 +44,18 @@ async def test_without_a_planner_scheduling_goes_on_and_kube_scheduler_preempts(
         assert await space.bus.orders(urgent.metadata.uid) == []
 
 
-async def test_without_nats_scheduling_goes_on_and_makeway_comes_back_with_it(
-    cluster: RunningCluster, space: Space
-) -> None:
+async def test_without_nats_scheduling_goes_on_and_makeway_comes_back_with_it(space: Space) -> None:
     await full_node_and_empty_node(space)
 
-    async with cluster.without("nats"):
+    async with space.cluster.without("nats"):
         await space.create(sized("small", "low", 100))
         await space.create(sized("urgent", "high", 500))
 
         assert await space.until_bound("small", seconds=5) == "n2"
         assert await space.until_bound("urgent", seconds=5) == "n1"
     for component in ("planner", "evictor"):
-        await asyncio.to_thread(cluster.process(component).wait_ready)
-    await makes_room_again(cluster)
+        await asyncio.to_thread(space.cluster.process(component).wait_ready)
+    await makes_room_again(space.cluster)
 
 
 @pytest.mark.wide
@@ -140,12 +136,10 @@ async def makes_room_again(cluster: RunningCluster, seconds: float = 30) -> None
         await until("makeway makes room again", by_makeway, seconds=seconds)
 
 
-async def test_an_evictor_that_is_back_in_time_carries_the_order_out(
-    cluster: RunningCluster, space: Space
-) -> None:
+async def test_an_evictor_that_is_back_in_time_carries_the_order_out(space: Space) -> None:
     await full_node_and_empty_node(space)
 
-    async with cluster.without("evictor"):
+    async with space.cluster.without("evictor"):
         (urgent,) = await space.create(sized("urgent", "high", 500))
         await space.until_nominated("urgent")
         await asyncio.sleep(3)
@@ -216,14 +210,12 @@ async def orders_not_stored(cluster: RunningCluster) -> AsyncIterator[None]:
 
 
 @pytest.mark.wide
-async def test_where_orders_cannot_be_stored_another_preempts_and_makeway_comes_back(
-    cluster: RunningCluster, space: Space
-) -> None:
+async def test_where_orders_cannot_be_stored_another_preempts_and_makeway_comes_back(space: Space) -> None:
     await full_node_and_empty_node(space)
 
-    async with orders_not_stored(cluster):
+    async with orders_not_stored(space.cluster):
         (urgent,) = await space.create(sized("urgent", "high", 500))
 
         assert await space.until_bound("urgent", seconds=20) == "n1"
         assert await space.bus.orders(urgent.metadata.uid) == []
-    await makes_room_again(cluster)
+    await makes_room_again(space.cluster)

@@ -271,12 +271,10 @@ async def test_an_admission_policys_no_to_one_pod_keeps_the_whole_unit(space: Sp
 
 
 @pytest.mark.wide
-async def test_a_hard_budgets_no_to_one_pod_keeps_the_whole_unit(
-    group_cluster: RunningCluster, space: Space
-) -> None:
+async def test_a_hard_budgets_no_to_one_pod_keeps_the_whole_unit(space: Space) -> None:
     await train(space)
-    async with policy(group_cluster, disruptionBudgets="hard", hardBudgetNamespaces=[space.namespace]):
-        async with group_cluster.frozen("evictor"):
+    async with policy(space.cluster, disruptionBudgets="hard", hardBudgetNamespaces=[space.namespace]):
+        async with space.cluster.frozen("evictor"):
             preemptor = await ordered(space, sized("urgent", "high", 500))
             await space.disruption_budget("c", {"app": "c"}, minAvailable=1)
             await space.until_disruptions_allowed("c", 0)

@@ -27,13 +27,11 @@ async def space(crash_cluster: RunningCluster, crash_space: Space) -> AsyncItera
     await assert_invariants(crash_space, wait=False)
 
 
-async def test_a_queue_at_its_guarantee_is_spared_though_its_pods_are_less_important(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
+async def test_a_queue_at_its_guarantee_is_spared_though_its_pods_are_less_important(space: Space) -> None:
     own = f"root.{space.namespace}"
     await space.add_nodes(make_node("n1").cpu(4))
     await put_queues(
-        crash_cluster,
+        space.cluster,
         queues_yaml(queue(space.namespace, queue("a", guaranteed=2), queue("b"), queue("p"))),
     )
     await run_victims(
@@ -48,12 +46,10 @@ async def test_a_queue_at_its_guarantee_is_spared_though_its_pods_are_less_impor
     assert {"a0", "a1"} <= (await living(space)).keys()
 
 
-async def test_a_preemptor_whose_queue_is_at_max_evicts_only_from_its_own_queue(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
+async def test_a_preemptor_whose_queue_is_at_max_evicts_only_from_its_own_queue(space: Space) -> None:
     own = f"root.{space.namespace}"
     await space.add_nodes(make_node("n1").cpu(4))
-    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, queue("p", max=2), queue("b"))))
+    await put_queues(space.cluster, queues_yaml(queue(space.namespace, queue("p", max=2), queue("b"))))
     await run_victims(
         space,
         *(in_queue(space, f"p{number}", 1, f"{own}.p").priority("mid") for number in range(2)),

@@ -57,18 +57,16 @@ def path(space: Space) -> str:
     return f"root.{space.namespace}"
 
 
-async def test_a_lowered_quota_takes_the_least_after_its_delay_and_says_so(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
-    await until_recording(crash_cluster)
+async def test_a_lowered_quota_takes_the_least_after_its_delay_and_says_so(space: Space) -> None:
+    await until_recording(space.cluster)
     await run_in_queue(space, 2, 2, 2, 2, 2, 1)
-    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=20, delay="1s")))
-    await until_ended(crash_cluster, path(space))
+    await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=20, delay="1s")))
+    await until_ended(space.cluster, path(space))
 
     before = asyncio.get_running_loop().time()
-    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=5, delay="2s")))
+    await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=5, delay="2s")))
     ended = await until_state(
-        crash_cluster, path(space), "it is enforced", lambda state: bool(state.last and state.last.evicted)
+        space.cluster, path(space), "it is enforced", lambda state: bool(state.last and state.last.evicted)
     )
 
     assert asyncio.get_running_loop().time() - before >= 2
@@ -81,23 +79,21 @@ async def test_a_lowered_quota_takes_the_least_after_its_delay_and_says_so(
     assert record.quota is not None
     assert (record.quota.result, record.quota.need["cpu"]) == ("success", 6000)
     victim = order.victims[0]
-    code, why, _ = await run(crash_cluster, "why", f"{victim.namespace}/{victim.name}")
+    code, why, _ = await run(space.cluster, "why", f"{victim.namespace}/{victim.name}")
     assert code == 0
     assert f"for:   queue {path(space)}, whose maximum was lowered" in why
     assert "freed: cpu 6 of cpu 6 too much" in why
-    again = await ask(crash_cluster, "replay", order.order_id)
+    again = await ask(space.cluster, "replay", order.order_id)
     assert again["same"], again["differences"]
 
     await until_seen(
         "the ConfigMap has an Event",
-        lambda: events_on(crash_cluster, QUEUES_CONFIGMAP),
+        lambda: events_on(space.cluster, QUEUES_CONFIGMAP),
         lambda events: "QuotaEnforced" in events,
     )
 
 
-async def test_a_forged_owner_spares_no_pod_from_a_lowered_quota(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
+async def test_a_forged_owner_spares_no_pod_from_a_lowered_quota(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu(100))
     space.judged = False  # the checker takes the claim for true
     template = {"metadata": {"labels": {"app": "logs"}}, "spec": space.pod_spec({"containers": []})}
@@ -120,19 +116,17 @@ async def test_a_forged_owner_spares_no_pod_from_a_lowered_quota(
     await space.post(f"/api/v1/namespaces/{space.namespace}/pods", pod)
     await space.until_running("claims")
 
-    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=1, delay="1s")))
-    await until_ended(crash_cluster, path(space), "success", 1)
+    await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=1, delay="1s")))
+    await until_ended(space.cluster, path(space), "success", 1)
 
     assert await living(space) == {}
 
 
-async def test_a_guarantee_leaves_something_over_and_is_named(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
+async def test_a_guarantee_leaves_something_over_and_is_named(space: Space) -> None:
     await run_in_queue(space, 20, 20, 20, 20, 20)
 
-    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, guaranteed=50, max=55, delay="1s")))
-    state = await until_ended(crash_cluster, path(space), "bestEffort", 2)
+    await put_queues(space.cluster, queues_yaml(queue(space.namespace, guaranteed=50, max=55, delay="1s")))
+    state = await until_ended(space.cluster, path(space), "bestEffort", 2)
 
     assert [blocked.reason for blocked in state.blocked] == ["queue-guaranteed"]
     assert f"{path(space)}: cpu 50" in state.message
@@ -140,14 +134,12 @@ async def test_a_guarantee_leaves_something_over_and_is_named(
 
 
 @pytest.mark.wide
-async def test_nobody_goes_where_too_much_would_be_left_over(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
+async def test_nobody_goes_where_too_much_would_be_left_over(space: Space) -> None:
     await run_in_queue(space, 20, 20, 20, 20, 20)
 
     tree = queue(space.namespace, guaranteed=50, max=55, delay="1s", miss=10)
-    await put_queues(crash_cluster, queues_yaml(tree))
-    state = await until_ended(crash_cluster, path(space), "unsuccessful", 0)
+    await put_queues(space.cluster, queues_yaml(tree))
+    state = await until_ended(space.cluster, path(space), "unsuccessful", 0)
 
     assert state.blocked[0].reason == "miss"
     assert len(await living(space)) == 5
@@ -155,41 +147,35 @@ async def test_nobody_goes_where_too_much_would_be_left_over(
 
 
 @pytest.mark.wide
-async def test_what_may_be_left_over_is_a_share_of_the_first_need_over_several_orders(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
+async def test_what_may_be_left_over_is_a_share_of_the_first_need_over_several_orders(space: Space) -> None:
     await run_in_queue(space, *(1,) * 8)
     kept = (in_queue(space, name, 1).annotation("makeway.dev/never-evict", "true") for name in ("k1", "k2"))
     await run_victims(space, *kept)
 
     protection = {"neverEvictNamespaces": ["*"]}
-    async with policy(crash_cluster, limits={"victimsPerOrder": 2}, protection=protection):
-        await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=0, delay="1s", miss=25)))
-        await until_ended(crash_cluster, path(space), "bestEffort", 8)
+    async with policy(space.cluster, limits={"victimsPerOrder": 2}, protection=protection):
+        await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=0, delay="1s", miss=25)))
+        await until_ended(space.cluster, path(space), "bestEffort", 8)
 
     assert (await living(space)).keys() == {"k1", "k2"}
     assert [len(order.victims) for order in await quota_orders(space, path(space))] == [2] * 4
 
 
 @pytest.mark.wide
-async def test_the_guarantee_of_a_parent_keeps_pods_of_a_leaf(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
+async def test_the_guarantee_of_a_parent_keeps_pods_of_a_leaf(space: Space) -> None:
     name = space.namespace
     await run_in_queue(space, 10, 10, 10, 10, 10, path=f"{path(space)}.a")
     await run_victims(space, *(in_queue(space, f"b{number}", 10, f"{path(space)}.b") for number in range(3)))
 
     leaf = queue("a", max=5, delay="1s")
-    await put_queues(crash_cluster, queues_yaml(queue(name, leaf, queue("b"), guaranteed=60)))
-    state = await until_ended(crash_cluster, f"{path(space)}.a", "bestEffort", 2)
+    await put_queues(space.cluster, queues_yaml(queue(name, leaf, queue("b"), guaranteed=60)))
+    state = await until_ended(space.cluster, f"{path(space)}.a", "bestEffort", 2)
 
     assert f"guarantee of {path(space)}:" in state.message
 
 
 @pytest.mark.wide
-async def test_a_parent_and_a_queue_below_lowered_in_one_save_both_come_down(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
+async def test_a_parent_and_a_queue_below_lowered_in_one_save_both_come_down(space: Space) -> None:
     own = path(space)
     await run_in_queue(space, *(5,) * 16, path=f"{own}.training")
     await run_victims(space, *(in_queue(space, f"n{number}", 5, f"{own}.notebooks") for number in range(3)))
@@ -197,25 +183,23 @@ async def test_a_parent_and_a_queue_below_lowered_in_one_save_both_come_down(
     training = queue("training", max=30, delay="2s")
     notebooks = queue("notebooks", guaranteed=15)
     await put_queues(
-        crash_cluster, queues_yaml(queue(space.namespace, training, notebooks, max=40, delay="2s"))
+        space.cluster, queues_yaml(queue(space.namespace, training, notebooks, max=40, delay="2s"))
     )
-    await until_ended(crash_cluster, own, "success", 1)
+    await until_ended(space.cluster, own, "success", 1)
 
     stays = await living(space)
     assert sum(stays.values()) == 40
     assert {"n0", "n1", "n2"} <= stays.keys()
 
 
-async def test_where_the_api_server_refuses_one_pod_another_goes_and_the_cause_is_named(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
+async def test_where_the_api_server_refuses_one_pod_another_goes_and_the_cause_is_named(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu(100))
     await space.run(*(in_queue(space, name, 5).priority("mid") for name in ("p1", "p2")))
     await run_victims(space, in_queue(space, "first", 5).label(*UNDELETABLE))
 
     async with deletes_refused(space, "first"):
-        await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=10, delay="1s")))
-        state = await until_ended(crash_cluster, path(space), "success", 1)
+        await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=10, delay="1s")))
+        state = await until_ended(space.cluster, path(space), "success", 1)
 
         taken = [one.name for order in await quota_orders(space, path(space)) for one in order.victims]
         assert taken.count("first") == 1
@@ -225,21 +209,19 @@ async def test_where_the_api_server_refuses_one_pod_another_goes_and_the_cause_i
 
 
 @pytest.mark.wide
-async def test_a_second_decrease_begins_anew_and_an_increase_stops_it(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
+async def test_a_second_decrease_begins_anew_and_an_increase_stops_it(space: Space) -> None:
     await run_in_queue(space, 10, 10)
-    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=15, delay="30s")))
-    first = (await state_of(crash_cluster, path(space))).timer
+    await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=15, delay="30s")))
+    first = (await state_of(space.cluster, path(space))).timer
     await asyncio.sleep(1)
-    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=12, delay="30s")))
-    second = (await until_state(crash_cluster, path(space), "a timer runs", lambda s: s.timer != first)).timer
+    await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=12, delay="30s")))
+    second = (await until_state(space.cluster, path(space), "a timer runs", lambda s: s.timer != first)).timer
 
     assert first is not None
     assert (there(second).since - first.since).total_seconds() >= 1
 
-    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=18, delay="30s")))
-    await until_state(crash_cluster, path(space), "no timer runs", lambda state: state.timer is None)
+    await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=18, delay="30s")))
+    await until_state(space.cluster, path(space), "no timer runs", lambda state: state.timer is None)
     assert len(await living(space)) == 2
 
 
@@ -258,42 +240,38 @@ async def test_a_restart_begins_every_timer_anew(crash_cluster: RunningCluster, 
     assert len(await living(space)) == 1
 
 
-async def test_a_restart_does_not_enforce_what_an_increase_has_cancelled(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
+async def test_a_restart_does_not_enforce_what_an_increase_has_cancelled(space: Space) -> None:
     await run_in_queue(space, 10, 10)
-    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=12, delay="3s")))
-    await until_state(crash_cluster, path(space), "a timer", lambda s: s.timer is not None)
-    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=15, delay="3s")))
-    await until_state(crash_cluster, path(space), "no timer", lambda s: s.timer is None)
+    await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=12, delay="3s")))
+    await until_state(space.cluster, path(space), "a timer", lambda s: s.timer is not None)
+    await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=15, delay="3s")))
+    await until_state(space.cluster, path(space), "no timer", lambda s: s.timer is None)
     await asyncio.sleep(0.5)
 
-    await crash_cluster.kill(PLANNER)
-    await crash_cluster.start(PLANNER)
-    state = await until_state(crash_cluster, path(space), "is known", lambda s: s.usage["cpu"] == 20_000)
+    await space.cluster.kill(PLANNER)
+    await space.cluster.start(PLANNER)
+    state = await until_state(space.cluster, path(space), "is known", lambda s: s.usage["cpu"] == 20_000)
 
     assert (state.timer, state.process) == (None, None)
 
     await never(4, "an order was written", lambda: quota_orders(space, path(space)))
 
 
-async def test_a_configuration_that_makes_no_sense_leaves_the_last_good_one_in_force(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
+async def test_a_configuration_that_makes_no_sense_leaves_the_last_good_one_in_force(space: Space) -> None:
     good = queues_yaml(queue(space.namespace, max=30, delay="60s"))
-    await put_queues(crash_cluster, good)
-    in_force = await control_state(crash_cluster)
+    await put_queues(space.cluster, good)
+    in_force = await control_state(space.cluster)
 
     bad = queues_yaml(queue(space.namespace, guaranteed=20, max=20, delay="1s"), queue("x", max="-1"))
-    await put(crash_cluster, {"queues.yaml": bad}, QUEUES_CONFIGMAP)
+    await put(space.cluster, {"queues.yaml": bad}, QUEUES_CONFIGMAP)
 
     assert "partitions[0].queues[1].resources.max.vcore: '-1' is negative" in await until_seen(
         "it is refused",
-        lambda: events_on(crash_cluster, QUEUES_CONFIGMAP),
+        lambda: events_on(space.cluster, QUEUES_CONFIGMAP),
         lambda events: "ConfigRefused" in events,
     )
-    assert await control_state(crash_cluster) == in_force
-    assert (await state_of(crash_cluster, path(space))).max == {"cpu": 30_000}
+    assert await control_state(space.cluster) == in_force
+    assert (await state_of(space.cluster, path(space))).max == {"cpu": 30_000}
 
 
 async def test_nobody_goes_while_the_feature_is_off(crash_cluster: RunningCluster, space: Space) -> None:

@@ -57,12 +57,10 @@ async def events_of(space: Space, name: str) -> dict[str, str]:
     return {event["reason"]: event["note"] for event in json.loads(found)["items"]}
 
 
-async def test_a_label_that_names_no_queue_of_the_namespace_holds_the_pod_and_says_so(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
+async def test_a_label_that_names_no_queue_of_the_namespace_holds_the_pod_and_says_so(space: Space) -> None:
     await run_in_queue(space, 1)
     limited = queue(space.namespace, max=1)
-    await limit_queues(crash_cluster, queues_yaml(limited, queue("team-of-others", max=10)))
+    await limit_queues(space.cluster, queues_yaml(limited, queue("team-of-others", max=10)))
     await settle()
 
     labels = {"nonsense": "nonsense", "theirs": "root.team-of-others", "default": "root.default"}
@@ -85,17 +83,15 @@ async def test_a_label_that_names_no_queue_of_the_namespace_holds_the_pod_and_sa
     assert "no queue takes the pod" in (scheduled.message or "")
 
 
-async def test_a_label_that_is_changed_on_a_running_pod_frees_no_quota(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
+async def test_a_label_that_is_changed_on_a_running_pod_frees_no_quota(space: Space) -> None:
     await run_in_queue(space, 2)
     path = f"root.{space.namespace}"
-    await limit_queues(crash_cluster, queues_yaml(queue(space.namespace, max=2)))
-    await until_state(crash_cluster, path, "the pod counts", lambda state: state.pods == 1)
+    await limit_queues(space.cluster, queues_yaml(queue(space.namespace, max=2)))
+    await until_state(space.cluster, path, "the pod counts", lambda state: state.pods == 1)
 
     await space.cluster.kubectl("label", "pod", "-n", space.namespace, "p1", "queue=nonsense")
     await space.create(waiting("next"))
     await settle()
 
-    assert (await state_of(crash_cluster, path)).pods == 1
+    assert (await state_of(space.cluster, path)).pods == 1
     assert (await space.pods())["next"].spec.node_name is None

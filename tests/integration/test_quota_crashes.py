@@ -110,23 +110,21 @@ async def test_nats_killed(crash_cluster: RunningCluster, space: Space) -> None:
     await assert_one_stays(crash_cluster, space)
 
 
-async def test_the_scheduler_killed_and_its_gate_neither_open_nor_shut_for_good(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
-    await four_pods_at_their_max(crash_cluster, space)
-    failpoints = Failpoints(crash_cluster)
+async def test_the_scheduler_killed_and_its_gate_neither_open_nor_shut_for_good(space: Space) -> None:
+    await four_pods_at_their_max(space.cluster, space)
+    failpoints = Failpoints(space.cluster)
     failpoints.arm("evictor.before-delete", HOLD)
 
-    await lower(crash_cluster, space)
+    await lower(space.cluster, space)
     await failpoints.fired("evictor.before-delete")
-    await crash_cluster.kill(SCHEDULER)
+    await space.cluster.kill(SCHEDULER)
     failpoints.let_go("evictor.before-delete")
     await space.create(make_pod("late").priority("low").cpu(10))
-    await crash_cluster.start(SCHEDULER)
+    await space.cluster.start(SCHEDULER)
 
-    await assert_one_stays(crash_cluster, space)
+    await assert_one_stays(space.cluster, space)
     await until_waiting(space, "late", f"queue {path(space)}: cpu 10 of 15 used")
-    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=20, delay="60s")))
+    await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=20, delay="60s")))
     await space.until_bound("late", seconds=RECOVERY_SECONDS)
 
 

@@ -53,52 +53,46 @@ async def until_waits(cluster: RunningCluster, space: Space, reason: str) -> Que
 
 
 @pytest.mark.wide
-async def test_a_quota_that_the_caps_hold_up_waits_and_comes_down_wholly(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
+async def test_a_quota_that_the_caps_hold_up_waits_and_comes_down_wholly(space: Space) -> None:
     await run_in_queue(space, *(1,) * 8)
-    async with policy(crash_cluster, limits={"victimsPerMinute": 5}):
-        await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=2, delay="1s")))
+    async with policy(space.cluster, limits={"victimsPerMinute": 5}):
+        await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=2, delay="1s")))
 
-        state = await until_waits(crash_cluster, space, "victims-per-minute")
+        state = await until_waits(space.cluster, space, "victims-per-minute")
         assert state.process is not None
         assert state.process.evicted <= 4  # fewer where tests before have evicted pods within the minute
         assert len(await living(space)) >= 4
-        await until_ended(crash_cluster, path(space), "success", 6, seconds=210)
+        await until_ended(space.cluster, path(space), "success", 6, seconds=210)
 
     assert len(await living(space)) == 2
-    assert "QuotaWaits" in await events_on(crash_cluster, QUEUES_CONFIGMAP)
+    assert "QuotaWaits" in await events_on(space.cluster, QUEUES_CONFIGMAP)
 
 
-async def test_a_quota_waits_for_an_open_breaker_and_comes_down_after_its_reset(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
+async def test_a_quota_waits_for_an_open_breaker_and_comes_down_after_its_reset(space: Space) -> None:
     await run_in_queue(space, 1, 1, 1)
-    async with breaker_open(crash_cluster):
-        await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=1, delay="1s")))
-        await until_waits(crash_cluster, space, "breaker-open")
+    async with breaker_open(space.cluster):
+        await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=1, delay="1s")))
+        await until_waits(space.cluster, space, "breaker-open")
 
         async def ended_or_evicted() -> bool:
-            state = await until_state(crash_cluster, path(space), "is known", lambda _: True)
+            state = await until_state(space.cluster, path(space), "is known", lambda _: True)
             return state.last is not None or len(await living(space)) < 3
 
         await never(15, "the process ended, or a pod went", ended_or_evicted)
 
-    await until_ended(crash_cluster, path(space), "success", 2, seconds=100)
+    await until_ended(space.cluster, path(space), "success", 2, seconds=100)
 
 
-async def test_a_success_is_undone_where_pods_are_made_past_the_gate(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
+async def test_a_success_is_undone_where_pods_are_made_past_the_gate(space: Space) -> None:
     space.judged = False  # a pod that no queue's maximum has room for
     await run_in_queue(space, 1, 1)
-    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=1, delay="1s")))
-    state = await until_ended(crash_cluster, path(space))
+    await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=1, delay="1s")))
+    state = await until_ended(space.cluster, path(space))
     assert state.result == "success"
 
     await space.run(in_queue(space, "past", 1))  # on its node, without the scheduler
     found = await until_state(
-        crash_cluster,
+        space.cluster,
         path(space),
         "its success is undone",
         lambda found: found.last is not None and found.last.result == "undone",

@@ -6,7 +6,6 @@ Case A-13 of docs/conformance.md.
 import pytest
 
 from integration.builders import make_node
-from integration.cluster import RunningCluster
 from integration.crashing import assert_nothing_left_behind
 from integration.preempting import (
     assert_bound_once,
@@ -25,25 +24,23 @@ LEADS_SECONDS = 30.0
 
 
 @pytest.mark.parametrize("evictor", [pytest.param("meanwhile", marks=pytest.mark.slow), "afterwards"])
-async def test_a_13_the_successor_adopts_a_live_order(
-    race_cluster: RunningCluster, race_space: Space, evictor: str
-) -> None:
+async def test_a_13_the_successor_adopts_a_live_order(race_space: Space, evictor: str) -> None:
     space = race_space
     await space.add_nodes(make_node("n1").cpu("500m"))
     await run_victims(space, sized("victim", "low", 500).on("n1"))
-    await race_cluster.stop("evictor")
+    await race_space.cluster.stop("evictor")
     preemptor = await ordered(space, sized("p", "high", 500))
 
-    await race_cluster.kill("scheduler")
+    await race_space.cluster.kill("scheduler")
     if evictor == "meanwhile":
-        await race_cluster.start("evictor")
+        await race_space.cluster.start("evictor")
         await outcome_of_order(space, preemptor)
-    await race_cluster.start("scheduler")
+    await race_space.cluster.start("scheduler")
     if evictor == "afterwards":
         await space.create(sized("thief", "mid", 500))
         await until_led(space)
         await assert_stays_pending(space, "thief", seconds=1)
-        await race_cluster.start("evictor")
+        await race_space.cluster.start("evictor")
 
     assert await space.until_bound("p", seconds=LEADS_SECONDS) == "n1"
     assert len(await space.bus.orders(preemptor.metadata.uid)) == 1

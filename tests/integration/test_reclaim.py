@@ -65,13 +65,11 @@ async def test_a_queue_takes_back_up_to_its_guarantee_and_successors_take_nothin
     assert {"a0", "a1"} <= (await space.pods()).keys()
 
 
-async def test_a_pod_stays_where_reclaim_was_turned_off_after_the_order(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
-    async with crash_cluster.without("evictor"):
+async def test_a_pod_stays_where_reclaim_was_turned_off_after_the_order(space: Space) -> None:
+    async with space.cluster.without("evictor"):
         (pod,) = await space.create(of_queue(space, "a0", "a"))
         await until_ordered(space, pod)
-        await put_queues(crash_cluster, queues_of(space, reclaim=False))
+        await put_queues(space.cluster, queues_of(space, reclaim=False))
 
     _, outcome = await outcome_of_order(space, pod)
     assert (outcome.result, outcome.reason) == ("refused", "victim-spared")

@@ -4,7 +4,6 @@ from collections import Counter
 
 import pytest
 
-from integration.cluster import RunningCluster
 from integration.preempting import full_nodes, taker
 from integration.space import Space
 
@@ -12,16 +11,14 @@ VICTIMS = 4
 
 
 @pytest.mark.both_forms
-async def test_a_victim_takes_two_requests_and_its_preemptor_and_node_one_each(
-    cluster: RunningCluster, space: Space
-) -> None:
+async def test_a_victim_takes_two_requests_and_its_preemptor_and_node_one_each(space: Space) -> None:
     await full_nodes(space, 1, VICTIMS)
-    audit = cluster.audit()
+    audit = space.cluster.audit()
 
     await taker(space, "p", VICTIMS)
 
     assert await space.until_bound("p", seconds=60) == "n1"
-    evictor = cluster.accounts().evictor
+    evictor = space.cluster.accounts().evictor
     asked = Counter(
         (event.verb, event.resource, event.subresource)
         for event in audit.events(about=(evictor,), user=evictor)

@@ -70,10 +70,7 @@ async def test_a_plan_that_the_filter_does_not_let_through_is_mended(space: Spac
     await assert_a_plan_is_mended_that_the_filter_does_not_let_through(space)
 
 
-async def test_without_the_shadow_such_a_pod_waits_and_others_do_not(
-    shadow_cluster: RunningCluster, space: Space
-) -> None:
-    # Each of the two has a node of its own: the higher one would take room that is made for the other.
+async def test_without_the_shadow_such_a_pod_waits_and_others_do_not(space: Space) -> None:
     await space.add_nodes(
         make_node("n1").cpu(1).label(PLACE, "disk"), make_node("n2").cpu(1).label(PLACE, "other")
     )
@@ -81,27 +78,25 @@ async def test_without_the_shadow_such_a_pod_waits_and_others_do_not(
         space, with_disk(sized("holds", "low", 1000)).on("n1"), sized("fills", "low", 1000).on("n2")
     )
 
-    async with shadow_cluster.without(SHADOW):
+    async with space.cluster.without(SHADOW):
         await space.create(with_disk(sized("p", "high", 1000)).spec(nodeSelector={PLACE: "disk"}))
         await assert_stays_pending(space, "p", seconds=4)
         await space.create(sized("q", "mid", 1000).spec(nodeSelector={PLACE: "other"}))
         assert await space.until_bound("q", seconds=60) == "n2"
-        assert "OnlyFiltersKnow" in shadow_cluster.process(NOMINATOR).log.read_text()
+        assert "OnlyFiltersKnow" in space.cluster.process(NOMINATOR).log.read_text()
 
     assert await space.until_bound("p", seconds=60) == "n1"
 
 
 @pytest.mark.wide
 @pytest.mark.parametrize("away", ["planner", "nats", "nominator"])
-async def test_while_a_part_is_away_no_pod_dies_and_afterwards_room_is_made(
-    shadow_cluster: RunningCluster, space: Space, away: str
-) -> None:
+async def test_while_a_part_is_away_no_pod_dies_and_afterwards_room_is_made(space: Space, away: str) -> None:
     await space.add_nodes(make_node("n1").cpu(1))
     await run_victims(
         space, with_disk(sized("holds", "low", 100)).on("n1"), sized("other", "low", 100).on("n1")
     )
 
-    async with shadow_cluster.without(away):
+    async with space.cluster.without(away):
         (pod,) = await space.create(with_disk(sized("p", "high", 100)))
         await assert_stays_pending(space, "p", seconds=3)
         assert deletes_of(space, "holds") == []
@@ -111,23 +106,19 @@ async def test_while_a_part_is_away_no_pod_dies_and_afterwards_room_is_made(
     assert deletes_of(space, "other") == []
 
 
-async def test_check_misses_a_shadow_that_does_not_answer(
-    shadow_cluster: RunningCluster, space: Space
-) -> None:
+async def test_check_misses_a_shadow_that_does_not_answer(space: Space) -> None:
     async def says(wanted: str) -> bool:
-        _, stdout, _ = await command(shadow_cluster, check)
+        _, stdout, _ = await command(space.cluster, check)
         if wanted not in stdout:
             raise NotYet(stdout)
         return True
 
     await until("check sees it", lambda: says("shadow: 1 running"))
-    async with shadow_cluster.without(SHADOW):
+    async with space.cluster.without(SHADOW):
         await until("check misses it", lambda: says("plans are not verified"))
 
 
-async def test_the_shadow_writes_nothing_and_schedules_no_pod_that_names_it(
-    shadow_cluster: RunningCluster, space: Space
-) -> None:
+async def test_the_shadow_writes_nothing_and_schedules_no_pod_that_names_it(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu(1))
 
     await space.create(sized("p", "high", 100).spec(schedulerName="makeway-shadow"))

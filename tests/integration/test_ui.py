@@ -56,13 +56,11 @@ async def asked(client: aiohttp.ClientSession, url: str, token: str = "") -> tup
         raise NotYet(str(error)) from error
 
 
-async def test_on_localhost_it_shows_a_preemption_that_has_just_been(
-    cluster: RunningCluster, space: Space
-) -> None:
+async def test_on_localhost_it_shows_a_preemption_that_has_just_been(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"))
     await run_victims(space, sized("low", "low", 500).on("n1"))
-    kubeconfig = str(cluster.info.kubeconfig)
-    where = ("--kubeconfig", kubeconfig, "--nats-url", cluster.info.nats_url)
+    kubeconfig = str(space.cluster.info.kubeconfig)
+    where = ("--kubeconfig", kubeconfig, "--nats-url", space.cluster.info.nats_url)
     async with running("ui", *where) as process, aiohttp.ClientSession() as client:
         assert process.stdout is not None
         printed = (await asyncio.wait_for(process.stdout.readline(), 120)).decode().strip()
@@ -83,7 +81,7 @@ async def test_on_localhost_it_shows_a_preemption_that_has_just_been(
         entry = await until("the page tells of it", told, seconds=60)
         assert [one["name"] for one in entry["victims"]] == ["low"]
         assert (await asked(client, f"{address}/api/timeline"))[0] == 401
-        status, grid = await asked(client, f"{address}/api/cluster", token)
+        status, grid = await asked(client, f"{address}/api/space.cluster", token)
         assert (status, entry["node"] in grid["names"]) == (200, True)
         status, story = await asked(client, f"{address}/api/story?what={entry['orderId']}", token)
         assert (status, story["madeRoom"][0]["outcome"]["result"]) == (200, "succeeded")

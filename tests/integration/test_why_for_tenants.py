@@ -63,9 +63,7 @@ async def test_a_tenant_sees_why_its_pod_went_and_no_name_of_another_namespace(
             assert other not in result.stdout
 
 
-async def test_a_tenants_check_does_not_end_as_if_all_were_well(
-    cluster: RunningCluster, space: Space, tmp_path: Path
-) -> None:
+async def test_a_tenants_check_does_not_end_as_if_all_were_well(space: Space, tmp_path: Path) -> None:
     kubeconfig = await tenant(space, tmp_path)
     command = ["check", "--kubeconfig", str(kubeconfig)]
 

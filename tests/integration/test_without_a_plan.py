@@ -98,12 +98,10 @@ async def test_without_a_planner_no_pod_is_evicted_where_the_policy_protects_som
     assert (await space.pod("kept")) is not None
 
 
-async def test_a_limit_holds_a_pod_without_a_plan_and_lets_one_of_a_system_priority_go(
-    cluster: RunningCluster, space: Space
-) -> None:
+async def test_a_limit_holds_a_pod_without_a_plan_and_lets_one_of_a_system_priority_go(space: Space) -> None:
     await kept_and_loose(space)
 
-    async with policy(cluster, limits={"victimsPerMinute": 100}), cluster.without(PLANNER):
+    async with policy(space.cluster, limits={"victimsPerMinute": 100}), space.cluster.without(PLANNER):
         await space.create(sized("urgent", "high", 500))
         await until_told(space, "restricted by limits, and whenUnplanned.default of the policy is hold")
         await settle()

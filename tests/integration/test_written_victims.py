@@ -72,10 +72,8 @@ async def test_a_victim_that_is_written_all_the_time_goes_as_it_does_by_kube_sch
     await seconds_until_bound(space)
 
 
-async def test_a_victim_with_a_hard_budget_that_is_written_all_the_time_goes_as_well(
-    cluster: RunningCluster, space: Space
-) -> None:
-    async with policy(cluster, disruptionBudgets="hard", hardBudgetNamespaces=[space.namespace]):
+async def test_a_victim_with_a_hard_budget_that_is_written_all_the_time_goes_as_well(space: Space) -> None:
+    async with policy(space.cluster, disruptionBudgets="hard", hardBudgetNamespaces=[space.namespace]):
         await seconds_until_bound(space)
 
 
