@@ -1,5 +1,7 @@
 """Ordinary preemption between queues: maxima are not passed, guarantees are kept."""
 
+from datetime import timedelta
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,6 +63,7 @@ def test_victims_of_one_plan_together_leave_the_guarantee() -> None:
     assert "queue-guaranteed" in refused.message
     assert refused.exempt == {"queue-guaranteed": 3}
     assert ("ConfigMap", "makeway-system", "makeway-queues") in refused.depends_on
+    assert refused.retry_at == NOW + timedelta(minutes=1), "no event tells that the queue uses more elsewhere"
 
 
 def test_a_pod_too_large_for_what_is_above_a_guarantee_keeps_no_smaller_one() -> None:

@@ -13,7 +13,11 @@ from makeway.core.policy.preemption import asks_for_namespaces
 from makeway.core.text import counted
 from makeway.planner.plan.candidates import EvaluatedBatch
 from makeway.planner.plan.constraints.layers import NO_AFFINITY
-from makeway.planner.plan.constraints.queues import NO_QUEUE_CONSTRAINTS, QueueConstraints
+from makeway.planner.plan.constraints.queues import (
+    NO_QUEUE_CONSTRAINTS,
+    QUEUE_GUARANTEED,
+    QueueConstraints,
+)
 from makeway.planner.plan.naming import full_name, named_for
 from makeway.planner.plan.refusal.dependencies import dependencies
 from makeway.planner.plan.refusal.domains import domain_texts, kept_by_domain
@@ -56,9 +60,9 @@ GROUP_AGAIN = timedelta(seconds=15)
 """The same where pods stay because of their groups."""
 NAMESPACE_AGAIN = timedelta(minutes=1)
 """The same where a rule keeps them that asks for labels of namespaces."""
-RECLAIM_AGAIN = timedelta(minutes=1)
-"""The same where the preemptor's queue may take back what others use of its guarantee."""
-_WAITS = {DELETE_REFUSED: REFUSED_AGAIN, POD_GROUP: GROUP_AGAIN}
+GUARANTEE_AGAIN = timedelta(minutes=1)
+"""The same where a guarantee keeps them, or the preemptor's queue may take back what its own guarantees."""
+_WAITS = {DELETE_REFUSED: REFUSED_AGAIN, POD_GROUP: GROUP_AGAIN, QUEUE_GUARANTEED: GUARANTEE_AGAIN}
 _MEBI = 2**20
 
 
@@ -186,14 +190,14 @@ def tried_again(
     """Return when to try again, no later than what keeps pods without an event of its own may have ended.
 
     The API server may be asked once more for a delete that it refused, and a group may be another one: no
-    scheduler follows groups for makeway, nor labels of namespaces, nor what queues use of their guarantees,
-    which counts where the preemptor's `reclaims`.
+    scheduler follows groups for makeway, nor labels of namespaces, nor what queues use of their guarantees.
+    `reclaims`: the preemptor's queue takes back.
     """
     waits = [wait for rule, wait in _WAITS.items() if rule in exempt]
     if PREEMPTION_RULE in exempt and asks_for_namespaces(snapshot.exemptions.table):
         waits.append(NAMESPACE_AGAIN)
     if reclaims:
-        waits.append(RECLAIM_AGAIN)
+        waits.append(GUARANTEE_AGAIN)
     if not waits:
         return retry_at
     again = now + min(waits)
