@@ -82,8 +82,9 @@ type Late[Reply any] struct {
 // lateOne is a question, and what it is of; empty where its answer is of no use any more.
 type lateOne[Reply any] struct {
 	*Asked[Reply]
-	of   string
-	span tracing.Span // of the attempt that asked, with which the next one goes on
+	namespace string
+	of        string
+	span      tracing.Span // of the attempt that asked, with which the next one goes on
 }
 
 // NewLate keeps so many questions at most.
@@ -91,14 +92,23 @@ func NewLate[Reply any](most int) *Late[Reply] {
 	return &Late[Reply]{most: most, of: map[types.UID]lateOne[Reply]{}}
 }
 
-// Keep keeps a preemptor's question with the span of its attempt, and reports whether there is room for it.
-func (l *Late[Reply]) Keep(uid types.UID, asked *Asked[Reply], of string, span tracing.Span) bool {
+// Keep keeps a preemptor's question with the span of its attempt, and reports whether there is room for it. No namespace keeps more than it
+// leaves to others. O(questions).
+func (l *Late[Reply]) Keep(uid types.UID, namespace string, asked *Asked[Reply], of string, span tracing.Span) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, there := l.of[uid]; !there && len(l.of) >= l.most {
-		return false
+	if _, there := l.of[uid]; !there {
+		left := l.most - len(l.of)
+		for _, one := range l.of {
+			if one.namespace == namespace {
+				left--
+			}
+		}
+		if left <= 0 {
+			return false
+		}
 	}
-	l.of[uid] = lateOne[Reply]{Asked: asked, of: of, span: span}
+	l.of[uid] = lateOne[Reply]{Asked: asked, namespace: namespace, of: of, span: span}
 	return true
 }
 

@@ -15,14 +15,14 @@ func TestNoMoreLateQuestionsAreKeptThanTheBoundAndEachPreemptorHasOne(t *testing
 	late := NewLate[wire.PlanReply](2)
 	first, again := NewAsked[wire.PlanReply](1), NewAsked[wire.PlanReply](2)
 	for _, uid := range []types.UID{"a", "b"} {
-		if !late.Keep(uid, first, "", tracing.Span{}) {
+		if !late.Keep(uid, string(uid), first, "", tracing.Span{}) {
 			t.Errorf("%s is not kept", uid)
 		}
 	}
-	if late.Keep("c", first, "", tracing.Span{}) {
+	if late.Keep("c", "c", first, "", tracing.Span{}) {
 		t.Error("more are kept than the bound")
 	}
-	if !late.Keep("a", again, "", tracing.Span{}) || late.Tell("a", first) || late.End("a", first) {
+	if !late.Keep("a", "a", again, "", tracing.Span{}) || late.Tell("a", first) || late.End("a", first) {
 		t.Error("a preemptor's newer question does not take the place of the older")
 	}
 	if late.Of("a") != again {
@@ -31,8 +31,22 @@ func TestNoMoreLateQuestionsAreKeptThanTheBoundAndEachPreemptorHasOne(t *testing
 	if !late.Tell("a", again) || late.Tell("a", again) {
 		t.Error("it is told of not once")
 	}
-	if late.Forget("a"); late.Of("a") != nil || !late.Keep("c", first, "", tracing.Span{}) {
+	if late.Forget("a"); late.Of("a") != nil || !late.Keep("c", "c", first, "", tracing.Span{}) {
 		t.Error("no room after one was forgotten")
+	}
+}
+
+func TestANamespaceLeavesOthersRoomForLateQuestions(t *testing.T) {
+	late, kept := NewLate[wire.PlanReply](8), map[string]int{}
+	for _, namespace := range []string{"first", "second"} {
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			if late.Keep(types.UID(namespace+name), namespace, NewAsked[wire.PlanReply](1), "", tracing.Span{}) {
+				kept[namespace]++
+			}
+		}
+	}
+	if kept["first"] != 4 || kept["second"] != 2 {
+		t.Errorf("kept %v", kept)
 	}
 }
 

@@ -254,7 +254,7 @@ func (w *inquirer[Reply]) answer(ctx context.Context, asked *ask.Asked[Reply], b
 
 // keep keeps a question for the preemptor's next cycle.
 func (w *inquirer[Reply]) keep(asked *ask.Asked[Reply]) {
-	if w.kept = w.late.Keep(w.uid, asked, w.of, w.span); !w.kept {
+	if w.kept = w.late.Keep(w.uid, w.pod.Namespace, asked, w.of, w.span); !w.kept {
 		latePlans.WithLabelValues(lateDropped).Inc()
 		w.engine.memory.Retries.PlanUnavailable(w.pod, time.Time{})
 		return
