@@ -12,7 +12,7 @@ from makeway.bus.messages import Begun, BegunUnit, EvictionOrder
 from makeway.core.k8s.objects import Pod, SchedulingGroup
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.brake import Brake
-from makeway.core.policy.document import Policy, Protection
+from makeway.core.policy.document import Policy, PolicyLimits, Protection
 from makeway.evictor.act import unit_work
 from makeway.evictor.act.unit_work import PROOF_LASTS
 from makeway.evictor.act.work import CHECK_LASTS
@@ -397,6 +397,10 @@ def take_over(world: World) -> None:
     world.cluster.epoch = 99
 
 
+def lower_limit(world: World) -> None:
+    world.policy = Policy(limits=PolicyLimits(victims_per_order=1))
+
+
 NOT_WANTED = [
     (delete_preemptor, "preemptor-gone"),
     (nominate_elsewhere, "nomination-moved"),
@@ -423,7 +427,7 @@ async def test_what_is_left_of_a_unit_goes_though_its_room_is_not_wanted_any_mor
     assert set(results(outcome).values()) == {"deleted"}
 
 
-@pytest.mark.parametrize(("change", "reason"), NOT_WANTED)
+@pytest.mark.parametrize(("change", "reason"), [*NOT_WANTED, (lower_limit, "too-many-victims")])
 @pytest.mark.parametrize("begun", [True, False])
 async def test_an_evictor_that_takes_over_finishes_units_that_have_begun_alone(
     change: Callable[[World], None], reason: str, begun: bool

@@ -86,6 +86,8 @@ class Execution:
     async def _carry_out(self) -> None:
         self._work.may_begin()
         await self._units.read_note()
+        if (refused := self._parts.mode_guard.too_large(self._work.order)) is not None:
+            self._work.halt(refused)
         await self._wait_for_awaited()
         if not self._work.terms.together:
             await self._work.until_deadline(self._looks.wanted)

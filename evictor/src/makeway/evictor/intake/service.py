@@ -272,7 +272,6 @@ class Evictor:
         work.stop = decide.admit(
             order, cluster_uid=self._settings.cluster_uid, now=started_at, fences=self._settings.fences
         )
-        work.stop = work.stop or self.parts.mode_guard.too_large(order)
         if work.stop is None:
             await Execution(work).run()
         await turn.enter()
