@@ -30,19 +30,20 @@ func TestAGangIsActivatedOnceItsLastVictimHasLeft(t *testing.T) {
 	f.Succeed("o", at(10), at(90000), notGone)
 	f.left("v1")
 	expectWakes(t, f, at(20))
-	if f.groupClosed(at(20)) {
-		t.Fatal("closed while the victims are leaving")
+	expectWakes(t, f, at(10).Add(leavingHold))
+	if f.groupClosed(at(10).Add(leavingHold)) {
+		t.Fatal("closed for longer than a while")
 	}
 
 	f.left("v2")
 
-	expectWakes(t, f, at(30), Activation{OrderID: "o"})
-	if f.groupClosed(at(30)) {
+	expectWakes(t, f, at(1030), Activation{OrderID: "o"})
+	if f.groupClosed(at(1030)) {
 		t.Error("closed after the last victim has left")
 	}
 }
 
-func TestAGangThatWasHeldIsActivatedOnceWhenItsOrderHasSucceeded(t *testing.T) {
+func TestAGangThatWasHeldIsActivatedOnceWhileItsVictimsLeave(t *testing.T) {
 	f := NewInFlight(noQuota{})
 	f.Begin(groupOrder("v1"))
 	stored(f, "o", start.Add(time.Minute))
@@ -50,8 +51,9 @@ func TestAGangThatWasHeldIsActivatedOnceWhenItsOrderHasSucceeded(t *testing.T) {
 
 	f.Succeed("o", at(10), at(90000), notGone)
 
-	expectWakes(t, f, at(10), Activation{OrderID: "o"})
-	expectWakes(t, f, at(20))
+	expectWakes(t, f, at(10))
+	expectWakes(t, f, at(10).Add(leavingHold), Activation{OrderID: "o"})
+	expectWakes(t, f, at(10).Add(leavingHold))
 }
 
 func TestTheGateOfAGangOpensByTimeWhateverHappens(t *testing.T) {

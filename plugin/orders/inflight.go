@@ -84,7 +84,7 @@ func (f *InFlight) Succeed(orderID string, now, until time.Time, left func(types
 		return 0, false
 	}
 	if e.Phase == Leaving {
-		e.OpensAt = until
+		e.OpensAt, e.heldUntil = until, now.Add(leavingHold)
 		for uid, seen := range e.Remaining {
 			if seen.IsZero() && left(uid) {
 				e.Remaining[uid] = now

@@ -57,7 +57,7 @@ type hold struct {
 	notBefore     time.Time   // an activation that is put off until then
 	beside        []types.UID // an activation that is put off until these have their room
 	early         int         // how often a cycle came too early
-	heldUntil     time.Time   // of a leaving one: after a failed cycle the gate stays closed until then
+	heldUntil     time.Time   // of a leaving one: the gate stays closed until then
 	failedCycles  int         // of a leaving one, one after the other
 	reservedUntil time.Time   // of a released one: when it loses its place in its queue
 }

@@ -17,8 +17,8 @@ const (
 	// Settle is how long after the pod informer's delete event a victim counts as gone from the scheduler's cache: its own
 	// handler of that event runs beside the plugin's.
 	Settle = 5 * time.Millisecond
-	// leavingHold is how long a pod that failed a cycle while its victims were leaving comes to no other one, unless the last of
-	// them leaves. Where cycles follow one another it doubles, up to longestLeavingHold.
+	// leavingHold is how long a pod comes to no cycle once its order has succeeded, and after it failed a cycle while its victims were
+	// leaving, unless the last of them leaves. Where cycles follow one another it doubles, up to longestLeavingHold.
 	leavingHold        = time.Second
 	longestLeavingHold = 4 * time.Second
 	// earlyRetries bounds how often a cycle is repeated that met a victim of its order; and how often the delay doubles.

@@ -104,7 +104,7 @@ const (
 	onCycleFailed            // a cycle of the pod failed
 	onCycleTooEarly          // a cycle of the pod failed, with a victim still in the scheduler's snapshot
 	onCycleEnded             // a cycle of the pod has ended
-	onHoldEnded              // the order succeeded, or the wait after a failed cycle is over
+	onHoldEnded              // the wait after the order succeeded, or after a failed cycle, is over
 	onMembersMissing         // its gang has had too few pods for a while, and comes to no cycle
 	eventCount
 )

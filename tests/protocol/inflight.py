@@ -173,7 +173,7 @@ class InFlight:
         if entry is None or not self._happens(entry, "succeeded"):
             return
         if entry.phase == "leaving":
-            entry.opens_at = until
+            entry.opens_at, entry.held_until = until, now + self._seconds["leavingHold"]
             for uid, seen in entry.remaining.items():
                 if seen is None and left(uid):
                     entry.remaining[uid] = now
