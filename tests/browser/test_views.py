@@ -135,9 +135,7 @@ def test_a_pasted_pod_is_simulated_and_a_wrong_one_is_refused_in_words(page: Pag
     expect(page.get_by_role("alert")).to_contain_text("no pods in it, only 1 Node")
 
 
-def test_an_order_and_a_decision_for_a_group_name_it_and_what_its_victims_keep_closed(
-    page: Page, address: str
-) -> None:
+def test_orders_and_decisions_for_a_group_name_it_and_what_victims_close(page: Page, address: str) -> None:
     order, decision = MESSAGES["order.group"], MESSAGES["decision.group"]
     assert isinstance(order, EvictionOrder)
     assert isinstance(decision, DecisionRecord)

@@ -137,9 +137,7 @@ def test_a_preset_renders_with_every_bridge_by_kubernetes_own_schemas(
 
 
 @pytest.mark.parametrize("settings", INSTALLATIONS.values(), ids=INSTALLATIONS)
-def test_it_lints_and_keeps_to_kubernetes_own_schemas(
-    run: Run, tmp_path: Path, settings: tuple[str, ...]
-) -> None:
+def test_it_lints_and_keeps_to_all_schemas(run: Run, tmp_path: Path, settings: tuple[str, ...]) -> None:
     sets = [f"--set={one}" for one in settings]
     run("helm", "lint", "--strict", CHART, f"--kube-version={KUBERNETES_VERSION}", *sets)
 

@@ -48,9 +48,7 @@ def test_it_loads_the_images_that_make_builds(target: str, more: list[str]) -> N
     ],
     ids=["as it is", "with the plugin"],
 )
-def test_its_installation_takes_no_other_image_than_these_and_nats(
-    run: Run, more: list[str], images: set[str]
-) -> None:
+def test_its_installation_takes_these_images_and_nats(run: Run, more: list[str], images: set[str]) -> None:
     install = [word for word in command("helm install") if word not in ("--create-namespace", "--wait")]
     values = [*install[2:], *" ".join(more).split(), f"--kube-version={KUBERNETES_VERSION}"]
 

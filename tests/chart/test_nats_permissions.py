@@ -355,9 +355,7 @@ async def test_no_login_changes_the_evictors_consumer_by_a_name_in_the_request(s
             assert await consumer(viewer) == before, user
 
 
-async def test_only_the_viewers_questions_are_answered_in_no_stream_whatever_reply_they_name(
-    server: NatsServer,
-) -> None:
+async def test_the_viewers_questions_are_answered_in_no_stream_whatever_the_reply(server: NatsServer) -> None:
     await set_up(server)
     reached = set()
     async with bus_of(server, "viewer") as viewer, bus_of(server, "evictor") as evictor:

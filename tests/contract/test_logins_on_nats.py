@@ -99,9 +99,7 @@ def assert_for_people(said: str, *wanted: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["history", "streams"])
-async def test_who_shows_no_certificate_or_another_authoritys_is_told_what_to_give(
-    guarded: Guarded, command: str
-) -> None:
+async def test_without_the_right_certificate_one_is_told_what_to_give(guarded: Guarded, command: str) -> None:
     ours, theirs = guarded.authority.certificate, guarded.other.certificate
     refused: Mapping[tuple[Path, KeyPair | None], tuple[str, str]] = {
         (ours, None): (NO_CERTIFICATE, "give --nats-tls-cert and --nats-tls-key"),

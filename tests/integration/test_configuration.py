@@ -66,9 +66,7 @@ async def test_a_policy_is_in_force_once_it_is_written_and_all_say_so(configured
     await until_described(configured, "Normal", "ConfigAccepted", revision_of(text))
 
 
-async def test_a_refused_policy_leaves_the_last_good_one_in_force_and_says_what_is_wrong(
-    configured: RunningCluster,
-) -> None:
+async def test_a_refused_policy_leaves_the_last_in_force_and_says_why(configured: RunningCluster) -> None:
     good = policy_text(mode="observe")
     await put_policy(configured, good)
 

@@ -93,9 +93,7 @@ async def test_where_it_is_open_for_a_namespace_nothing_is_evicted_for_it_and_ma
             await makes_room_again(cluster, seconds=10)
 
 
-async def test_where_the_policy_protects_pods_no_pod_is_evicted_while_it_is_open(
-    cluster: RunningCluster,
-) -> None:
+async def test_where_the_policy_protects_pods_none_goes_while_it_is_open(cluster: RunningCluster) -> None:
     async with open_space(cluster) as space, policy(cluster, protection=HOLDING):
         await full_node(space)
 

@@ -123,9 +123,7 @@ async def _pod(space: Space, namespace: str, name: str) -> Pod:
     )
 
 
-async def test_a_quota_order_with_the_planners_login_and_key_deletes_only_what_the_queues_allow(
-    installed: Installed,
-) -> None:
+async def test_a_quota_order_by_the_planners_key_deletes_only_what_queues_allow(installed: Installed) -> None:
     await installed.start_services()
     async with installed.space() as space:
         await space.add_nodes(make_node("n1").cpu(10))

@@ -121,9 +121,7 @@ async def test_no_victim_goes_for_a_gang_that_lost_a_member(space: Space, point:
 
 
 @pytest.mark.parametrize(("point", "hit"), BEFORE_ANY_DELETE)
-async def test_a_gang_whose_member_was_made_anew_gets_its_room_by_another_order(
-    space: Space, point: str, hit: int
-) -> None:
+async def test_a_gang_with_a_member_made_anew_gets_another_order(space: Space, point: str, hit: int) -> None:
     train = await while_it_runs(space, renew_member, point, hit)
 
     assert (await first_outcome(space, train)).result == "cancelled"

@@ -65,9 +65,7 @@ async def test_nothing_is_evicted_for_a_gang_that_cannot_run_where_the_policy_sa
 
 
 @pytest.mark.skipif(KUBERNETES.name != "1.36", reason="the gate is of Kubernetes 1.36")
-async def test_nothing_is_evicted_pod_by_pod_where_the_gate_has_groups_preempt_as_one(
-    private_cluster: PrivateCluster,
-) -> None:
+async def test_none_goes_pod_by_pod_where_the_gate_has_groups_as_one(private_cluster: PrivateCluster) -> None:
     """As with DefaultPreemption; no plugin of another name is asked for the group as a whole."""
     gates = ("GenericWorkload", "GangScheduling", "WorkloadAwarePreemption")
     options = ClusterOptions(

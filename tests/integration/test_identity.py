@@ -274,9 +274,7 @@ async def test_an_order_whose_preemptor_or_node_is_another_always_ends(space: Sp
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-async def test_a_preemptor_whose_victim_is_held_by_a_finalizer_may_go_elsewhere_after_grace_and_a_minute(
-    space: Space,
-) -> None:
+async def test_a_preemptor_whose_victim_has_a_finalizer_goes_elsewhere_after_a_minute(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"))
     await run_victims(space, sized("victim", "low").finalizer("tests.makeway.dev/held").grace(2).on("n1"))
     await space.create(sized("p", "high"))

@@ -69,9 +69,7 @@ async def test_makeways_pods_are_admitted_where_critical_pods_are_limited(cluste
 
 
 @pytest.mark.skipif(KUBERNETES.name == "1.35", reason="MutatingAdmissionPolicy is of 1.36")
-async def test_new_pods_of_the_namespaces_are_makeways_unless_they_name_another_scheduler(
-    cluster: RunningCluster,
-) -> None:
+async def test_new_pods_are_makeways_unless_they_name_another_scheduler(cluster: RunningCluster) -> None:
     await apply(cluster, *namespaces("team-a", "team-b"))
     rendered = render("bridge=plugin", "scheduler.namespaces[0]=team-a")
     await apply(cluster, *chosen(rendered, "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"))

@@ -362,9 +362,7 @@ async def test_pods_whose_group_does_not_exist_stay_and_why_says_so(space: Space
     assert await space.until_bound("urgent") == "n1"
 
 
-async def test_a_unit_goes_whole_though_its_pods_are_more_important_than_their_group(
-    group_cluster: RunningCluster,
-) -> None:
+async def test_a_unit_goes_whole_though_its_pods_are_above_their_group(group_cluster: RunningCluster) -> None:
     async with open_space(group_cluster) as space:  # the checker does not know priorities of groups
         await space.add_nodes(make_node("n1").cpu("500m"), make_node("n2").cpu("500m"))
         await group(space, "train", "all", "low")

@@ -53,9 +53,7 @@ async def told(space: Space, text: str) -> Pod:
     return await until(f"the condition says {text!r}", ask)
 
 
-async def test_a_pod_preempts_when_it_has_been_pending_for_the_delay_and_not_before(
-    space: Space, classes: Classes
-) -> None:
+async def test_a_pod_preempts_when_its_delay_is_over_and_not_before(space: Space, classes: Classes) -> None:
     delay = timedelta(seconds=8)
     pod = await delaying(space, classes, "8s")
 

@@ -100,9 +100,7 @@ async def test_dp_16_a_nominated_node_that_is_no_place_any_more_does_not_hold_a_
 
 @pytest.mark.both_forms
 @pytest.mark.slow
-async def test_preemptors_whose_victims_never_leave_go_elsewhere_after_the_grace_period_and_a_minute(
-    space: Space,
-) -> None:
+async def test_preemptors_whose_victims_never_leave_go_elsewhere_after_grace_and_more(space: Space) -> None:
     # kubernetes#95752: the preemptor is tied to the node for ever. Each has two nodes of its own.
     await space.add_nodes(
         *(make_node(f"{node}-{n}").cpu("500m").label(PAIR, f"{n}") for n in range(REPEAT) for node in "ab")

@@ -88,9 +88,7 @@ async def test_below_the_minimum_it_waits_and_is_told_why(space: Space, classes:
         assert "1 pod spared by preemption-toleration" in messages
 
 
-async def test_a_waiting_pod_is_tried_again_when_the_toleration_ends_and_not_before(
-    space: Space, classes: Classes
-) -> None:
+async def test_a_waiting_pod_is_tried_again_as_a_toleration_ends(space: Space, classes: Classes) -> None:
     seconds = 3
     victim = await one_victim(space, classes, 1010, seconds)
     ends = scheduled_at(victim) + seconds
@@ -216,9 +214,7 @@ async def test_a_toleration_outlives_its_class_until_its_entry_goes(space: Space
     assert tolerant not in await recorded(space)
 
 
-async def test_pods_of_a_class_that_is_gone_and_tolerated_nothing_can_be_preempted(
-    space: Space, classes: Classes
-) -> None:
+async def test_pods_of_a_gone_class_that_tolerated_nothing_can_go(space: Space, classes: Classes) -> None:
     plain = await classes.add("plain", VICTIM_PRIORITY)
     await classes.add("urgent-1005", 1005)
     await space.add_nodes(make_node("n1").cpu(3))

@@ -103,9 +103,7 @@ async def test_a_success_is_undone_where_pods_are_made_past_the_gate(space: Spac
     assert len(await quota_orders(space, path(space))) == 1
 
 
-async def test_without_a_gate_a_lowered_quota_is_planned_and_told_and_evicts_no_pod(
-    external_cluster: RunningCluster,
-) -> None:
+async def test_without_a_gate_a_quota_is_planned_and_evicts_no_pod(external_cluster: RunningCluster) -> None:
     async with open_space(external_cluster) as space:
         await space.add_nodes(make_node("n1").cpu(100))
         await space.run(*(in_queue(space, f"p{place}", 1) for place in range(6)))

@@ -59,9 +59,7 @@ async def test_a_6_a_second_preemptor_of_higher_priority_takes_the_room_of_the_f
     await assert_only_ordered_pods_were_deleted(space, [first, second])
 
 
-async def test_a_8_a_victim_that_is_leaving_already_is_waited_for_without_a_delete_or_a_second_order(
-    space: Space,
-) -> None:
+async def test_a_8_a_leaving_victim_is_waited_for_without_delete_or_second_order(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"))
     await space.run(sized("victim", "low", 500).grace(4).leaves(AFTER_GRACE).on("n1"))
     await space.delete("victim")

@@ -105,9 +105,7 @@ ACTS: tuple[Act, ...] = (
 @pytest.mark.slow
 @pytest.mark.timeout(60 * REPEAT)
 @pytest.mark.parametrize("act", ACTS, ids=[act.__name__ for act in ACTS])
-async def test_whatever_happens_at_any_moment_nobody_is_stuck_and_nobody_wronged(
-    race_cluster: RunningCluster, act: Act
-) -> None:
+async def test_whatever_happens_nobody_is_stuck_or_wronged(race_cluster: RunningCluster, act: Act) -> None:
     for number in range(REPEAT):
         delay = random.uniform(0, LATEST_SECONDS) if number else 0.0
         try:

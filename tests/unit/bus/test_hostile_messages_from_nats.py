@@ -44,9 +44,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_it_is_delivered_and_what_comes_behind_it_at_once_too(
-    bus: Bus, nats_server: NatsServer, name: str
-) -> None:
+async def test_it_is_delivered_and_what_follows_too(bus: Bus, nats_server: NatsServer, name: str) -> None:
     orders = await bus.orders_consumer()
     subject, payload, headers = HOSTILE[name]
     await raw_publish(nats_server, subject, payload, headers)

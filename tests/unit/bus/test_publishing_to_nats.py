@@ -111,9 +111,7 @@ async def test_a_part_of_a_recording_is_written_behind_the_part_before_alone(bus
         await bus.publish_recording("rec-1", 3, b"fourth", second + 1)
 
 
-async def test_a_publish_whose_answer_was_lost_is_recognised_by_reading_back(
-    bus: Bus, nats_server: NatsServer
-) -> None:
+async def test_a_publish_with_a_lost_answer_is_found_later(bus: Bus, nats_server: NatsServer) -> None:
     order = make_order("uid-1")
     # Stored under the same id, but so long ago that the stream's memory of ids is over.
     await bus.jetstream.api(

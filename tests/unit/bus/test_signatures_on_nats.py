@@ -69,9 +69,7 @@ async def test_a_forged_outcome_under_the_id_of_the_real_one_makes_place(
     assert await stands(evictor) == OUTCOME
 
 
-async def test_the_id_of_an_outcome_taken_on_another_subject_keeps_no_outcome_out(
-    bus: Bus, connect_bus: ConnectBus
-) -> None:
+async def test_an_outcomes_id_taken_elsewhere_keeps_no_outcome_out(bus: Bus, connect_bus: ConnectBus) -> None:
     evictor = await signing(connect_bus)
     await forge(bus, evictor.subjects.outcome("ord-another"), failed(), codec.envelope_id(OUTCOME))
 

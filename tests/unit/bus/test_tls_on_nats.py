@@ -51,9 +51,7 @@ class Files:
         return NatsSettings(url=url, tls_ca=self.ca, tls_cert=self.cert, tls_key=self.key)
 
 
-async def test_a_private_authority_and_a_client_certificate_are_all_it_takes(
-    nats_server: NatsServer, tmp_path: Path
-) -> None:
+async def test_private_authority_and_certificate_are_enough(nats_server: NatsServer, tmp_path: Path) -> None:
     authority, files = Authority(tmp_path / "pki"), Files(tmp_path)
     files.install(authority)
     certified(nats_server, authority)

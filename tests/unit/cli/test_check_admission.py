@@ -89,9 +89,7 @@ HINTS = [one for one in LOOKS if not one.remedy]
 
 
 @pytest.mark.parametrize("look", [one for one in LOOKS if one not in HINTS], ids=lambda look: look.what)
-async def test_what_the_user_may_not_look_at_is_not_known_and_another_error_is_raised(
-    look: Look[CheckedCluster],
-) -> None:
+async def test_what_the_user_may_not_see_is_unknown_other_errors_raise(look: Look[CheckedCluster]) -> None:
     for status in (403, 500):
         api = Refusing(status)
         api.authorization = api.core = Reviews()  # type: ignore[assignment] # stands for the typed APIs

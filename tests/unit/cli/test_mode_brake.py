@@ -231,9 +231,7 @@ async def test_a_brake_for_a_namespace_narrows_none_that_is_set_everywhere_meanw
     assert server.brake == Brake(everywhere=True, since="2026-11-23T03:40:10Z", by="x")
 
 
-async def test_a_brake_set_everywhere_holds_everywhere_also_where_one_for_a_namespace_is_set_meanwhile(
-    tmp_path: Path,
-) -> None:
+async def test_a_brake_set_everywhere_outlasts_one_set_for_a_namespace_meanwhile(tmp_path: Path) -> None:
     server = Server()
     server.meanwhile = data_of(Brake(namespaces=frozenset({"team-a"}), since="t", by="x"))
 

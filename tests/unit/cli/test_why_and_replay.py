@@ -42,9 +42,7 @@ def test_wrong_usage_ends_with_2(command: tuple[str, ...]) -> None:
         ("\xff", "no exported decision"),
     ],
 )
-def test_a_file_that_is_no_exported_decision_is_refused_and_says_how_to_make_one(
-    tmp_path: Path, text: str, told: str
-) -> None:
+def test_a_file_that_is_no_decision_is_refused_and_told_how(tmp_path: Path, text: str, told: str) -> None:
     file = tmp_path / "decision.json"
     file.write_bytes(text.encode("latin-1"))
 

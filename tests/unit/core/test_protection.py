@@ -48,9 +48,7 @@ def test_a_pod_from_the_protected_priority_on_is_never_a_victim(priority: int, r
 @pytest.mark.parametrize(
     ("namespaces", "removable"), [((), True), (("shop",), True), (("lab",), False), (("*",), False)]
 )
-def test_the_annotation_never_to_be_evicted_is_honoured_where_the_policy_says(
-    namespaces: tuple[str, ...], removable: bool
-) -> None:
+def test_never_evict_is_honoured_where_the_policy_says(namespaces: tuple[str, ...], removable: bool) -> None:
     verdict = ask(PodFacts(namespace="lab", never_evict=True), never_evict_namespaces=namespaces)
 
     assert verdict.removable is removable

@@ -358,9 +358,7 @@ def limited(rest: str = "", unplaced: str = "") -> Queues:
     ],
     ids=["a max", "hold", "default", "no max", "no max but hold", "a max of root"],
 )
-def test_pods_that_no_queue_takes_are_held_where_any_queue_has_a_max_unless_told_otherwise(
-    found: Queues, held: bool
-) -> None:
+def test_pods_that_no_queue_takes_are_held_where_one_has_a_max_by_default(found: Queues, held: bool) -> None:
     assert (place(found.tree, "nonsense", "x").queue.path == "root.@unplaced") is held
 
 

@@ -23,9 +23,7 @@ G = 10**9
         ({"memory": 0}, {"memory": 1}, {"memory": 1}),
     ],
 )
-def test_only_what_is_above_a_limit_that_there_is_has_to_go(
-    maximum: Amounts, usage: Amounts, preemptable: Amounts
-) -> None:
+def test_only_what_is_above_a_limit_must_go(maximum: Amounts, usage: Amounts, preemptable: Amounts) -> None:
     assert over(usage, maximum) == preemptable
 
 

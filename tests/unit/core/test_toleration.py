@@ -77,9 +77,7 @@ def test_negative_seconds_last_forever() -> None:
         (timedelta(seconds=100, microseconds=1), False),
     ],
 )
-def test_a_toleration_lasts_so_long_since_the_pod_was_scheduled_its_last_second_included(
-    ago: timedelta, exempt: bool
-) -> None:
+def test_a_toleration_lasts_so_long_its_last_second_included(ago: timedelta, exempt: bool) -> None:
     found = ask(199, make_class(seconds="100"), make_victim(ago))
 
     assert found.exempt is exempt

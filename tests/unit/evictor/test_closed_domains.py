@@ -81,9 +81,7 @@ CHANGES: dict[str, Callable[[GroupWorld], None]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-async def test_nothing_goes_where_a_victims_node_shares_no_domain_with_a_member(
-    change: Callable[[GroupWorld], None],
-) -> None:
+async def test_nothing_goes_where_a_victim_shares_no_domain(change: Callable[[GroupWorld], None]) -> None:
     world = closed_world()
     change(world)
 
@@ -162,9 +160,7 @@ async def test_a_pod_that_is_relabelled_while_others_of_its_order_go_stays() -> 
 
 
 @pytest.mark.parametrize(("label", "result"), [("train", "succeeded"), ("web", "refused")])
-async def test_a_pod_with_anti_affinity_of_its_own_goes_as_long_as_that_keeps_a_member_away(
-    label: str, result: str
-) -> None:
+async def test_a_pod_with_anti_affinity_goes_while_that_keeps_a_member_away(label: str, result: str) -> None:
     world = closed_world()
     world.cluster.put(keeps_away(running("d", "n3"), {"job": "train"}))
     world.cluster.put(changed(trainer(1), "metadata", labels={"job": label}))

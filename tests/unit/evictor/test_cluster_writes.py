@@ -50,9 +50,7 @@ def edge(server: Server) -> Cluster:
     return Cluster(server, EvictorMetrics(CollectorRegistry()), _no_brake)  # type: ignore[arg-type]
 
 
-async def test_a_delete_names_uid_and_version_and_leaves_the_grace_period_to_the_pod(
-    server: Server, edge: Cluster
-) -> None:
+async def test_a_delete_names_uid_and_version_and_no_grace_period(server: Server, edge: Cluster) -> None:
     assert await edge.delete(VICTIM, "42") == Deleted(7)
     assert server.sent == [("DELETE", POD, {"body": AS_READ})]
 
@@ -62,9 +60,7 @@ async def test_without_a_version_a_delete_names_the_uid_alone(server: Server, ed
     assert server.sent == [("DELETE", POD, {"body": {"preconditions": {"uid": "uid-1"}}})]
 
 
-async def test_without_a_version_a_mark_holds_for_the_pod_whose_conditions_were_read(
-    server: Server, edge: Cluster
-) -> None:
+async def test_without_a_version_a_mark_is_for_the_pod_that_was_read(server: Server, edge: Cluster) -> None:
     assert await edge.mark(VICTIM, "", "why", NOW)
     [(_, _, _), (method, path, options)] = server.sent
     assert (method, path) == ("PATCH", f"{POD}/status")

@@ -261,9 +261,7 @@ async def test_the_deletion_of_every_pod_is_tried_before_the_first_delete() -> N
         (TemporaryError("budget", "the budget needs 2 healthy pods"), True, "disruption-budget"),
     ],
 )
-async def test_what_the_api_server_refuses_of_one_pod_keeps_all_of_them(
-    error: Exception, hard: bool, reason: str
-) -> None:
+async def test_what_is_refused_of_one_pod_keeps_all_of_it(error: Exception, hard: bool, reason: str) -> None:
     world = world_of(member("a"), member("b", "node-b"))
     if hard:
         world.policy = Policy(disruption_budgets="hard")
@@ -775,9 +773,7 @@ async def test_the_end_of_an_order_tells_what_became_of_the_rest_of_a_unit() -> 
     assert f"; pods of {UNIT} stay, of which others were deleted (1): the mode for namespace" in told[1]
 
 
-async def test_an_order_of_which_it_cannot_be_read_whether_it_has_begun_is_carried_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_order_whose_begin_cannot_be_read_is_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
     world = world_of(marked("a"), marked("b", "node-b"))
     monkeypatch.setattr(unit_work, "READ_NOTE_SECONDS", 0.01)
 

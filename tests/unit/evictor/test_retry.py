@@ -97,9 +97,7 @@ async def test_what_an_api_server_refuses_that_has_just_started_is_tried_again()
         await edge.get_pod("default", "a")
 
 
-async def test_which_groups_are_served_is_asked_again_of_one_that_has_just_started(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_which_groups_are_served_is_asked_again_after_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "GROUP_API_SECONDS", -1.0)
     edge = _edge_to(_Restarting(b'{"resources": [{"name": "podgroups"}]}', b"{}"))
 

@@ -254,9 +254,7 @@ async def test_an_order_keeps_its_slot_while_one_victim_waits_to_try_again_and_o
 
 
 @pytest.mark.parametrize("clearing", ["marks", "nominations"])
-async def test_an_order_keeps_its_slot_while_one_pod_waits_to_be_cleared_and_a_request_for_another_runs(
-    clearing: str,
-) -> None:
+async def test_an_order_keeps_its_slot_while_a_pod_waits_and_a_request_runs(clearing: str) -> None:
     cluster, clock, metrics = FakeCluster(), OrderedClock(), EvictorMetrics(CollectorRegistry())
     slots = Slots(1, metrics)
     order = make_order(

@@ -176,9 +176,7 @@ async def test_a_nomination_to_a_node_that_lets_its_pod_in_no_more_is_cleared_un
     assert (world.cleared, world.fails) == (["lower"], [])
 
 
-async def test_a_failed_order_whose_nomination_could_not_be_cleared_stays_until_it_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_failed_order_stays_until_its_nomination_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("makeway.nominator.service.CLEARS_AGAIN", timedelta())
     world = World()
     world.fails = [ApiUnavailable("gone for a moment")] * 2

@@ -275,9 +275,7 @@ def test_a_unit_goes_whole_or_not_at_all() -> None:
 
 @pytest.mark.parametrize("noted", ["scheduled_micros", "created_micros"])
 @pytest.mark.parametrize(("seconds", "stored"), [(29, True), (31, False)])
-def test_a_pod_that_came_to_a_unit_since_the_plan_is_for_the_evictor_to_judge(
-    noted: str, seconds: int, stored: bool
-) -> None:
+def test_a_pod_newly_in_a_unit_is_for_the_evictor_to_judge(noted: str, seconds: int, stored: bool) -> None:
     facts = replace(PodFacts(), **{noted: microseconds(NOW) - seconds * 10**6})
     late = member("train", "b", "n2", facts=facts)
     seen = cluster([group("train")], [PREEMPTOR, member("train", "a", "n1"), late])

@@ -222,9 +222,7 @@ modes: st.SearchStrategy[Mode] = st.sampled_from(["off", "observe", "enforce"])
 
 
 @given(own=modes, mode=modes, namespaces=st.dictionaries(st.sampled_from(["a", "b"]), modes))
-def test_no_namespace_is_told_more_than_policy_and_argument_allow(
-    own: Mode, mode: Mode, namespaces: dict[str, Mode]
-) -> None:
+def test_no_namespace_gets_more_than_both_allow(own: Mode, mode: Mode, namespaces: dict[str, Mode]) -> None:
     order = ["off", "observe", "enforce"]
     policy = Policy(mode=mode, namespace_modes=namespaces)
 

@@ -201,9 +201,7 @@ def test_members_go_where_most_pods_keep_the_rack_closed_where_few_may_go_elsewh
 
 @pytest.mark.parametrize("most", [0, 32])
 @pytest.mark.parametrize("ordered", [False, True])
-def test_a_pod_that_leaves_opens_the_rack_of_members_on_other_nodes_and_the_plan_names_it(
-    most: int, ordered: bool
-) -> None:
+def test_a_leaving_pod_opens_the_rack_of_members_elsewhere_and_is_named(most: int, ordered: bool) -> None:
     made = [node("r1-0", more={RACK: "r1"}), node("r1-1", more={RACK: "r1"}, unschedulable=True)]
     snapshot = cluster(*made)
     snapshot.apply(PutPod(make_pod("old", "r1-1", labels=JOB, ends=None if ordered else 20)))

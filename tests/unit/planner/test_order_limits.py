@@ -137,9 +137,7 @@ events = st.lists(
 
 
 @given(most=st.integers(1, 40), events=events)
-def test_whatever_comes_the_limit_the_tenth_and_the_quarter_hold(
-    most: int, events: list[tuple[str, int, bool, int]]
-) -> None:
+def test_whatever_comes_limit_and_shares_hold(most: int, events: list[tuple[str, int, bool, int]]) -> None:
     orders: list[HeldOrder] = []
     for namespace, priority, others_wait, ends in events:
         who = asking(namespace, priority)

@@ -40,9 +40,7 @@ def test_the_oldest_pod_that_is_left_leads_its_application() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.booleans()), max_size=40))
-def test_the_originator_is_always_the_first_created_of_the_pods_that_are_there(
-    steps: list[tuple[int, int, bool]],
-) -> None:
+def test_the_originator_is_the_first_created_of_pods_there(steps: list[tuple[int, int, bool]]) -> None:
     owners = OwnerIndex()
     there: dict[str, PodRecord] = {}
 

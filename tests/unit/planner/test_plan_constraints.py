@@ -150,9 +150,7 @@ def test_an_assumed_pod_counts_in_its_zone() -> None:
         ({"namespaceSelector": {}}, True),
     ],
 )
-def test_a_term_means_pods_of_the_namespaces_it_names_or_selects(
-    selection: dict[str, Any], in_the_way: bool
-) -> None:
+def test_a_term_means_the_namespaces_named_or_selected(selection: dict[str, Any], in_the_way: bool) -> None:
     snapshot = cluster(
         namespace("other", {"team": "x"}),
         namespace("default", {}),

@@ -57,9 +57,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_the_book_is_what_counting_all_pods_anew_would_give(
-    steps: list[PodRecord | str | QueueTree | None],
-) -> None:
+def test_the_book_is_what_counting_anew_would_give(steps: list[PodRecord | str | QueueTree | None]) -> None:
     snapshot = make_snapshot(["n1", "n2"])
     for step in steps:
         if isinstance(step, PodRecord):

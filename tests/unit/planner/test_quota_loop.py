@@ -402,9 +402,7 @@ async def test_pods_that_leave_while_a_quota_is_planned_are_not_evicted_in_place
     assert len(snapshot.pods) == 20
 
 
-async def test_what_has_come_down_by_itself_while_a_quota_is_planned_evicts_no_pod(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_what_came_down_while_a_quota_is_planned_evicts_no_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = halved()
     leaving = iter(MANY[:25])
 

@@ -25,9 +25,7 @@ def pods(number: int) -> list:  # type: ignore[type-arg]
 @pytest.mark.parametrize(
     ("cluster", "used", "most"), [(400, 300, 100), (2000, 700, 400), (10_000, 3000, 1500)]
 )
-async def test_a_quota_comes_down_wholly_whatever_the_default_caps_let_go_at_once(
-    cluster: int, used: int, most: int
-) -> None:
+async def test_a_quota_comes_down_wholly_whatever_the_caps_allow(cluster: int, used: int, most: int) -> None:
     world = Enforcing(pods(used), most, others=cluster - used)
 
     ended = await world.until_ended()

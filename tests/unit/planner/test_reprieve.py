@@ -21,9 +21,7 @@ def one_after_the_other(requests: Ints, room: Ints, removable: Flags, violating:
 
 @pytest.mark.parametrize(("nodes", "most"), [(1, 300), (2, 300), (7, 300), (40, 300), (65, 40)])
 @pytest.mark.parametrize("seed", range(25))
-def test_the_last_pods_of_many_nodes_are_reprieved_as_all_pods_one_after_the_other(
-    nodes: int, most: int, seed: int
-) -> None:
+def test_the_last_pods_of_many_nodes_are_reprieved_as_one_by_one(nodes: int, most: int, seed: int) -> None:
     draw = np.random.default_rng(seed)
     slots = int(draw.integers(1, most))
     requests = draw.integers(0, 4, (2, slots, nodes))

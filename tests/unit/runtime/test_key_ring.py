@@ -98,9 +98,7 @@ async def test_without_public_keys_nothing_starts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["off", "log"])
-async def test_where_they_are_not_required_missing_keys_keep_nothing_from_starting(
-    tmp_path: Path, mode: SignatureMode
-) -> None:
+async def test_where_not_required_missing_keys_stop_no_start(tmp_path: Path, mode: SignatureMode) -> None:
     world = World(tmp_path, mode, written=False)
     world.api.error = ApiUnavailable("timed out")
 
