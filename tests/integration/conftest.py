@@ -40,12 +40,7 @@ from makeway.dev import binaries
 from makeway.dev.binaries import KUBERNETES
 from makeway.dev.build import ensure
 from makeway.dev.cluster import DevCluster
-from makeway.dev.options import (
-    EVICTOR,
-    LIFTED_RATES,
-    SCHEDULER,
-    ClusterOptions,
-)
+from makeway.dev.options import EVICTOR, LIFTED_RATES, SCHEDULER, ClusterOptions
 from makeway.dev.progress import ConsoleProgress
 from referee.streams import keep
 
@@ -345,9 +340,7 @@ async def faults(fault_cluster: RunningCluster) -> AsyncIterator[Faults]:
 
 @pytest.fixture(scope="session")
 def installed(
-    chart_control_plane: RunningCluster,
-    tmp_path_factory: pytest.TempPathFactory,
-    pytestconfig: pytest.Config,
+    chart_control_plane: RunningCluster, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[Installed]:
     """Install the chart with the plugin in mode enforce, and one who may read the scheduler's metrics."""
     manifests = render(

@@ -10,11 +10,7 @@ from itertools import pairwise
 
 from integration.arming import FROZEN_SECONDS
 from integration.cluster import RunningCluster
-from integration.preempting import (
-    EVICTOR_USER,
-    assert_bound_once,
-    assert_only_ordered_pods_were_deleted,
-)
+from integration.preempting import EVICTOR_USER, assert_bound_once, assert_only_ordered_pods_were_deleted
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.core.k8s.disruption import preemption_message

@@ -90,10 +90,7 @@ async def until_state(
 
 
 async def until_ended(
-    cluster: RunningCluster,
-    path: str,
-    *ended: str | int,
-    seconds: float = PATIENT_SECONDS,
+    cluster: RunningCluster, path: str, *ended: str | int, seconds: float = PATIENT_SECONDS
 ) -> QuotaEnd:
     """Wait until a queue's process has ended. `ended`: with which result, and how many pods evicted."""
     state = await until_state(

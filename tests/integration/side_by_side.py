@@ -6,15 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from integration.cluster import RunningCluster
-from integration.drawing import (
-    CLASSES,
-    DEVICE_CLASS,
-    DRIVER,
-    GUARDED,
-    ZONE,
-    Drawn,
-    DrawnPod,
-)
+from integration.drawing import CLASSES, DEVICE_CLASS, DRIVER, GUARDED, ZONE, Drawn, DrawnPod
 from integration.preempting import settle
 from integration.space import Space, open_space
 from makeway.runtime.kube import ApiError

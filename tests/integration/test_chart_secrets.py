@@ -22,14 +22,7 @@ from integration.waiting import IN_FORCE_SECONDS, NotYet, until, until_seen
 from makeway.bus.signing.keys import SigningKind
 from makeway.cli.check.secrets import secrets_results
 from makeway.cli.keys.keeping import LABELS, UNREADABLE, SecretsKeeper
-from makeway.cli.keys.making import (
-    AUTHORITY,
-    PASSWORDS,
-    SecretContents,
-    WantedSecrets,
-    contents,
-    login,
-)
+from makeway.cli.keys.making import AUTHORITY, PASSWORDS, SecretContents, WantedSecrets, contents, login
 from makeway.cli.keys.stores import CONFIGMAP
 from makeway.dev.binaries import HELM
 from makeway.dev.build import ensure

@@ -10,14 +10,7 @@ import pytest
 from integration.builders import PodBuilder, make_node, make_pod
 from integration.configuring import NO_LIMITS, policy, put_queues
 from integration.forbidding import UNDELETABLE, deletes_refused
-from integration.preempting import (
-    assert_stays_pending,
-    deletes_of,
-    run_victims,
-    settle,
-    sized,
-    until_ordered,
-)
+from integration.preempting import assert_stays_pending, deletes_of, run_victims, settle, sized, until_ordered
 from integration.queueing import queue, queues_yaml
 from integration.space import Space, another_namespace
 from integration.waiting import NotYet, until, until_seen

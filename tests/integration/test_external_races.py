@@ -153,9 +153,7 @@ async def made_anew(space: Space, name: str) -> None:
 @pytest.mark.parametrize("change", [opted_out, made_anew])
 @pytest.mark.usefixtures("space_without_evictor")
 async def test_a_class_that_is_opted_out_in_mid_flight_ends_its_orders(
-    space: Space,
-    classes: Classes,
-    change: Callable[[Space, str], Awaitable[None]],
+    space: Space, classes: Classes, change: Callable[[Space, str], Awaitable[None]]
 ) -> None:
     name = await classes.add("changing", 1000)
     await settle()  # so that admission knows the class

@@ -14,12 +14,7 @@ import yaml
 
 from integration.builders import make_node
 from integration.cluster import RunningCluster
-from integration.preempting import (
-    assert_only_ordered_pods_were_deleted,
-    outcome_of_order,
-    run_victims,
-    sized,
-)
+from integration.preempting import assert_only_ordered_pods_were_deleted, outcome_of_order, run_victims, sized
 from integration.space import open_space
 from integration.waiting import NotYet, until
 from makeway.dev.nats_identities import NatsIdentity
@@ -147,9 +142,7 @@ def strangers(tmp_path: Path) -> Iterator[Callable[[RunningCluster], Strangers]]
 
 
 async def test_who_shows_no_certificate_another_authoritys_or_asks_for_another_name_is_told_so(
-    secured_cluster: RunningCluster,
-    strangers: Callable[[RunningCluster], Strangers],
-    tmp_path: Path,
+    secured_cluster: RunningCluster, strangers: Callable[[RunningCluster], Strangers], tmp_path: Path
 ) -> None:
     cluster = secured_cluster
     known = there(cluster.owned.nats_identity("viewer"))

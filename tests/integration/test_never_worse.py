@@ -6,12 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from integration.builders import make_node
-from integration.preempting import (
-    assert_only_ordered_pods_were_deleted,
-    outcome_of_order,
-    run_victims,
-    sized,
-)
+from integration.preempting import assert_only_ordered_pods_were_deleted, outcome_of_order, run_victims, sized
 from integration.space import Space
 from integration.waiting import NotYet, until
 

@@ -11,13 +11,7 @@ import pytest
 
 from integration.builders import PodBuilder, make_node
 from integration.crashing import assert_nothing_left_behind
-from integration.preempting import (
-    assert_bound_once,
-    deletes_of,
-    outcome_of_order,
-    settle,
-    sized,
-)
+from integration.preempting import assert_bound_once, deletes_of, outcome_of_order, settle, sized
 from integration.space import Space
 from integration.waiting import until_seen
 from narrowing import there

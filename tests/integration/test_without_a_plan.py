@@ -64,9 +64,7 @@ async def kept_and_loose(space: Space) -> None:
 
 @pytest.mark.parametrize("away", [stopped, pytest.param(frozen, marks=pytest.mark.wide)])
 async def test_without_a_planner_pods_preempt_as_kube_scheduler_does_where_nothing_restricts(
-    cluster: RunningCluster,
-    space: Space,
-    away: Callable[[RunningCluster], AbstractAsyncContextManager[None]],
+    cluster: RunningCluster, space: Space, away: Callable[[RunningCluster], AbstractAsyncContextManager[None]]
 ) -> None:
     await kept_and_loose(space)
 
@@ -80,9 +78,7 @@ async def test_without_a_planner_pods_preempt_as_kube_scheduler_does_where_nothi
 
 @pytest.mark.parametrize("away", [stopped, frozen])
 async def test_without_a_planner_no_pod_is_evicted_where_the_policy_protects_some(
-    cluster: RunningCluster,
-    space: Space,
-    away: Callable[[RunningCluster], AbstractAsyncContextManager[None]],
+    cluster: RunningCluster, space: Space, away: Callable[[RunningCluster], AbstractAsyncContextManager[None]]
 ) -> None:
     await kept_and_loose(space)
 
@@ -138,9 +134,7 @@ async def test_a_class_that_tolerates_preemption_holds_pods_without_a_plan_befor
     "away", [changed_meanwhile, pytest.param(restarted_on_a_bad_policy, marks=pytest.mark.wide)]
 )
 async def test_where_the_policy_has_changed_and_no_planner_has_told_it_no_pod_is_evicted(
-    cluster: RunningCluster,
-    space: Space,
-    away: Callable[[RunningCluster], AbstractAsyncContextManager[None]],
+    cluster: RunningCluster, space: Space, away: Callable[[RunningCluster], AbstractAsyncContextManager[None]]
 ) -> None:
     await kept_and_loose(space)
 

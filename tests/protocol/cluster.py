@@ -12,15 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from makeway.core.k8s.disruption import DISRUPTION_TARGET
-from makeway.core.k8s.objects import (
-    Metadata,
-    Node,
-    Pod,
-    PodCondition,
-    PodSpec,
-    PodStatus,
-    SchedulingGroup,
-)
+from makeway.core.k8s.objects import Metadata, Node, Pod, PodCondition, PodSpec, PodStatus, SchedulingGroup
 from makeway.core.k8s.pod_groups import GROUP, POD_GROUP_VERSIONS
 from makeway.runtime.kube import ApiError, ApiUnavailable
 from protocol.loop import Process

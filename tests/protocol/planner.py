@@ -284,12 +284,7 @@ class Planner:
         return Candidate(places, victims, awaited, self._offer(asking.uid, node, offered))
 
     def _rooms(
-        self,
-        question: Question,
-        pod: Pod,
-        placed: dict[str, str],
-        gone: set[str],
-        in_flight: dict[str, str],
+        self, question: Question, pod: Pod, placed: dict[str, str], gone: set[str], in_flight: dict[str, str]
     ) -> list[_Room]:
         """The nodes on which a pod would fit, best first, beside members placed and without pods that go."""
         asking, mine = question.preemptor, {one.metadata.uid for one in question.preemptor.pods}

@@ -7,15 +7,7 @@ from pathlib import Path
 
 from makeway.dev.binaries import GO_ENVIRONMENT
 from makeway.dev.progress import ConsoleProgress
-from upstream_suites.suites import (
-    MODULE,
-    PACKAGES,
-    WAITING,
-    Suite,
-    sources,
-    with_patience,
-    with_stand_ins,
-)
+from upstream_suites.suites import MODULE, PACKAGES, WAITING, Suite, sources, with_patience, with_stand_ins
 
 
 def build(suite: Suite, directory: Path) -> Path:

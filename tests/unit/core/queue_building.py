@@ -94,12 +94,7 @@ class World:
         return self
 
     def together(
-        self,
-        name: str,
-        *parts: tuple[str, int | Amounts],
-        exempt: str = "",
-        priority: int = 0,
-        **sizes: int,
+        self, name: str, *parts: tuple[str, int | Amounts], exempt: str = "", priority: int = 0, **sizes: int
     ) -> World:
         """Put pods that go whole into leaves. `parts`: by path; `sizes`: by the last part of it."""
         leaves = {leaf.path.rpartition(".")[2]: leaf.path for leaf in self.tree if leaf.is_leaf}

@@ -14,14 +14,7 @@ from pathlib import Path
 import pytest
 
 from makeway.dev import downloads
-from makeway.dev.binaries import (
-    ETCD,
-    KUBE_SCHEDULER,
-    MAKEWAY_SCHEDULER,
-    Binary,
-    cache_key,
-    needed,
-)
+from makeway.dev.binaries import ETCD, KUBE_SCHEDULER, MAKEWAY_SCHEDULER, Binary, cache_key, needed
 from makeway.dev.build import ensure, usual_seconds
 from makeway.dev.demo.scenarios import EXTERNAL, MAIN, SCENARIOS, played_first
 from makeway.dev.downloads import INDEX, VARIABLE, Mirror, NotFetchedError, file_name, fill, named_mirror

@@ -305,10 +305,7 @@ def test_victims_that_go_together_wait_until_all_of_them_may_go() -> None:
     st.booleans(),
 )
 def test_the_time_that_is_told_is_the_first_from_now_on_at_which_the_caps_let_pods_go(
-    rates: Rates,
-    evicted: list[tuple[int, str, int, str]],
-    victims: dict[str, int],
-    together: bool,
+    rates: Rates, evicted: list[tuple[int, str, int, str]], victims: dict[str, int], together: bool
 ) -> None:
     evictions, now = Evictions(), NOW
     for seconds, where, count, party in evicted[:8]:

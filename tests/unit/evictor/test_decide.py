@@ -55,12 +55,7 @@ def _waits_for(pod: Pod | None, node: str) -> bool:
     return decide.is_nominated(pod, preemptor_pod().build().metadata.uid, node)
 
 
-def admit(
-    order: EvictionOrder = ORDER,
-    *,
-    cluster_uid: str = CLUSTER,
-    now: datetime = NOW,
-) -> Stop | None:
+def admit(order: EvictionOrder = ORDER, *, cluster_uid: str = CLUSTER, now: datetime = NOW) -> Stop | None:
     return decide.admit(order, cluster_uid=cluster_uid, now=now)
 
 

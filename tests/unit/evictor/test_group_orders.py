@@ -11,14 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from builders_bus import make_group
 from makeway.bus import codec
-from makeway.bus.messages import (
-    BegunUnit,
-    EvictionOrder,
-    NominationToClear,
-    OrderMember,
-    Outcome,
-    Victim,
-)
+from makeway.bus.messages import BegunUnit, EvictionOrder, NominationToClear, OrderMember, Outcome, Victim
 from makeway.core.k8s.objects import Metadata, Node, Pod, SchedulingGroup
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.document import Policy, PolicyLimits

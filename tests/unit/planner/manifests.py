@@ -111,10 +111,7 @@ def cluster(*objects: Node | Pod | Namespace) -> Snapshot:
 
 
 def question(
-    preemptor: Pod,
-    filters: tuple[str, ...] = (),
-    arguments: dict[str, Any] | None = None,
-    **more: Any,
+    preemptor: Pod, filters: tuple[str, ...] = (), arguments: dict[str, Any] | None = None, **more: Any
 ) -> Question:
     given = {name: msgspec.Raw(msgspec.json.encode(one)) for name, one in (arguments or {}).items()}
     record = pod_record(preemptor)

@@ -15,14 +15,7 @@ from makeway.bus.control import ControlState, Limits, QueueLimit, SettledQuota, 
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.nats.publishing import AlreadyExists, Published
 from makeway.core.policy.brake import Brake, braked
-from makeway.core.policy.document import (
-    Groups,
-    Policy,
-    PolicyLimits,
-    Protection,
-    QueueRules,
-    WhenUnplanned,
-)
+from makeway.core.policy.document import Groups, Policy, PolicyLimits, Protection, QueueRules, WhenUnplanned
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.parsing import parse_queues
 from makeway.planner.metrics import PlannerMetrics

@@ -17,13 +17,7 @@ from makeway.core.policy.document import Groups, Policy, PolicyLimits, Protectio
 from makeway.core.policy.facts import PodFacts
 from makeway.planner.plan.planner import plan as plan_once
 from makeway.planner.plan.result import Plan, PlanRefusal
-from makeway.planner.snapshot.changes import (
-    KnowPodGroups,
-    PutPod,
-    PutPodGroup,
-    RemovePod,
-    RemovePodGroup,
-)
+from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup, RemovePod, RemovePodGroup
 from makeway.planner.snapshot.records import PodRecord
 from unit.planner.building import NOW, ask, make_budget, make_node, make_pod, make_snapshot
 from unit.planner.caching import plan

@@ -30,29 +30,11 @@ from makeway.planner.observe.past import ShortPast
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.plan.decision import Decision
 from makeway.planner.plan.result import Plan, PlanRefusal
-from makeway.planner.snapshot.changes import (
-    Change,
-    KnowPodGroups,
-    PutBudget,
-    PutPod,
-    PutPodGroup,
-    RemovePod,
-)
+from makeway.planner.snapshot.changes import Change, KnowPodGroups, PutBudget, PutPod, PutPodGroup, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from narrowing import as_a, there
-from unit.planner.building import (
-    HIGH,
-    LOW,
-    MID,
-    NOW,
-    XL,
-    L,
-    ask,
-    make_budget,
-    make_pod,
-    make_snapshot,
-)
+from unit.planner.building import HIGH, LOW, MID, NOW, XL, L, ask, make_budget, make_pod, make_snapshot
 from unit.planner.caching import plan
 
 SCHEDULER = "default-scheduler"
@@ -202,13 +184,7 @@ class Bench:
         return self.registry.get_sample_value(f"makeway_planner_{name}_total", labels) or 0
 
 
-def pod_object(
-    uid: str,
-    labels: Mapping[str, str] | None = None,
-    *,
-    by: str = "",
-    **parts: Any,
-) -> Pod:
+def pod_object(uid: str, labels: Mapping[str, str] | None = None, *, by: str = "", **parts: Any) -> Pod:
     metadata: dict[str, Any] = {
         "namespace": "default",
         "name": uid,

@@ -8,11 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders_bus import make_group, make_preemptor
-from makeway.bus.messages import (
-    PAST_DEADLINE,
-    EvictionOrder,
-    Outcome,
-)
+from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Outcome
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.orders.limits import (

@@ -17,18 +17,7 @@ from makeway.planner.service.handler import names_any
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from narrowing import there
-from unit.planner.building import (
-    HIGH,
-    LOW,
-    NOW,
-    XL,
-    L,
-    ask,
-    make_order,
-    make_pod,
-    make_snapshot,
-    planned,
-)
+from unit.planner.building import HIGH, LOW, NOW, XL, L, ask, make_order, make_pod, make_snapshot, planned
 from unit.planner.test_service import POD, Bench, request
 
 

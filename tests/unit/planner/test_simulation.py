@@ -11,16 +11,7 @@ from makeway.core.policy.document import DaemonSets, Policy, PolicyLimits
 from makeway.planner.offline.contents import pods_of
 from makeway.planner.offline.manifests import ManifestError, documents
 from narrowing import there
-from unit.planner.offline_building import (
-    Object,
-    budget,
-    names,
-    node,
-    pod,
-    priority_class,
-    simulated,
-    world,
-)
+from unit.planner.offline_building import Object, budget, names, node, pod, priority_class, simulated, world
 
 
 def test_a_pod_that_fits_is_said_to_fit_and_takes_no_pods_place() -> None:

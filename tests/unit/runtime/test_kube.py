@@ -11,14 +11,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from makeway.runtime.kube import (
-    CONNECTIONS,
-    AnswerTooLong,
-    Api,
-    ApiError,
-    ApiUnavailable,
-    ConfigurationError,
-)
+from makeway.runtime.kube import CONNECTIONS, AnswerTooLong, Api, ApiError, ApiUnavailable, ConfigurationError
 from narrowing import there
 from served import served
 

@@ -42,9 +42,7 @@ class _SkippingSelector(selectors.SelectSelector):
         return super().select(0)
 
 
-def in_virtual_time(
-    test: Callable[[], Coroutine[Any, Any, None]],
-) -> Callable[[pytest.MonkeyPatch], None]:
+def in_virtual_time(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[pytest.MonkeyPatch], None]:
     """Run a test on a loop whose seconds take no time."""
 
     def run(monkeypatch: pytest.MonkeyPatch) -> None:
