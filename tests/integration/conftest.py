@@ -190,11 +190,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("form", [PLUGIN_FORM, *external])
 
 
-@pytest.fixture
-def cluster(request: pytest.FixtureRequest, form: str) -> RunningCluster:
-    """Give the control plane that the tests of a form share."""
-    shared: RunningCluster = request.getfixturevalue(BY_FORM["cluster"][form == EXTERNAL_FORM])
-    return shared
+def _by_form(name: str) -> Any:
+    """Return the fixture of a control plane that has the plugin, or the nominator in the external form."""
+
+    @pytest.fixture(name=name)
+    def of_form(request: pytest.FixtureRequest, form: str) -> Any:
+        return request.getfixturevalue(BY_FORM[name][form == EXTERNAL_FORM])
+
+    return of_form
+
+
+globals().update({name: _by_form(name) for name in BY_FORM.keys() - {"race_cluster"}})
 
 
 @pytest_asyncio.fixture
@@ -255,30 +261,9 @@ async def private_cluster(tmp_path: Path, pytestconfig: pytest.Config) -> AsyncI
         await asyncio.to_thread(_stop, running, pytestconfig)
 
 
-@pytest.fixture
-def crash_cluster(request: pytest.FixtureRequest, form: str) -> RunningCluster:
-    """Give such a control plane, with the plugin or with the nominator."""
-    found: RunningCluster = request.getfixturevalue(BY_FORM["crash_cluster"][form == EXTERNAL_FORM])
-    return found
-
-
-@pytest.fixture
-def secured_cluster(request: pytest.FixtureRequest, form: str) -> RunningCluster:
-    """Give a control plane whose NATS asks for certificates."""
-    found: RunningCluster = request.getfixturevalue(BY_FORM["secured_cluster"][form == EXTERNAL_FORM])
-    return found
-
-
-@pytest.fixture
-def traced_cluster(request: pytest.FixtureRequest, form: str) -> RunningCluster:
-    """Give a control plane whose parts send their traces to `collector`."""
-    found: RunningCluster = request.getfixturevalue(BY_FORM["traced_cluster"][form == EXTERNAL_FORM])
-    return found
-
-
 @pytest_asyncio.fixture
 async def crash_space(crash_cluster: RunningCluster) -> AsyncIterator[Space]:
-    """Give a corner of that cluster to one test."""
+    """Give a corner of `crash_cluster` to one test."""
     async with open_space(crash_cluster) as opened:
         yield opened
 
