@@ -1,6 +1,6 @@
 """What queues take back in the re-check, as queues, labels and owners change under it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 import pytest
@@ -9,7 +9,9 @@ from makeway.bus.messages import EvictionOrder
 from makeway.core.k8s.objects import Container, OwnerReference, Pod, ResourceRequirements
 from makeway.core.policy.document import Policy, QueueRules
 from makeway.core.policy.rules import RECLAIM
+from makeway.evictor.act import parties
 from makeway.evictor.limits.breaker import NEVER_VICTIMS
+from makeway.evictor.limits.queue_guard import Claim, claim_of
 from makeway.runtime.config import ConfigContent
 from unit.evictor.building import (
     PodBuilder,
@@ -110,6 +112,25 @@ async def test_a_pod_of_equal_priority_goes_for_a_queue_that_takes_back() -> Non
     world = world_with(asking(a_pod("b"), "root.b"))
 
     await world.ends(order_for("b"), "succeeded", deletes=["b"])
+
+
+async def test_what_preempts_is_counted_once_a_look_and_not_for_each_victim(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a thousand members and as many victims each judgement of all would take a minute."""
+    looks = list[int]()
+
+    def counted(pods: Iterable[Pod]) -> Claim:
+        looks.append(1)
+        return claim_of(pods)
+
+    monkeypatch.setattr(parties, "claim_of", counted)
+    names = [f"b{number}" for number in range(8)]
+    world = world_with(*(asking(a_pod(name), "root.b") for name in names))
+
+    await world.ends(order_for(*names), "succeeded")
+
+    assert 0 < len(looks) <= 2
 
 
 @pytest.mark.parametrize("why", SPARED)

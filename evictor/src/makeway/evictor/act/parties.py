@@ -22,6 +22,7 @@ from makeway.core.queues.quota_exemption import QuotaExemption, kept_from_quotas
 from makeway.evictor.act.reads import Reads
 from makeway.evictor.act.work import OrderWork
 from makeway.evictor.judge.verdicts import Exempt, Proceed, Stop
+from makeway.evictor.limits.queue_guard import Claim, claim_of
 from makeway.evictor.retry import TemporaryError
 
 _CHANGED = "the policy's rules of who may preempt whom have just changed"
@@ -36,6 +37,8 @@ class Parties:
         self._asked_for_queues = False
         """Whether a rule did when it was read who preempts."""
         self._preempting: tuple[Pod, ...] = ()
+        self._claim: Claim | None = None
+        """What they claim, once that was asked."""
 
     @property
     def table(self) -> Table:
@@ -65,7 +68,7 @@ class Parties:
         """
         self._asked_for_queues = asks_for_queues(self.table)
         there = [pod for pod in pods if pod is not None]
-        self._preempting = tuple(there)
+        self._preempting, self._claim = tuple(there), None
         if not isinstance(found, Proceed) or not self.table:
             return found
         if unknown := self._unknown_queues():
@@ -81,7 +84,10 @@ class Parties:
     def reclaimed(self, pod: Pod, victim: PodFacts) -> str:
         """Return what the queue that preempts takes back with a pod of its priority; empty where nothing."""
         guard = self._parts.queue_guard
-        return guard.reclaimed(self._preempting, victim.priority, pod, victim) if self._preempting else ""
+        if not guard.reclaims():
+            return ""
+        self._claim = self._claim or claim_of(self._preempting)
+        return guard.reclaimed(self._claim, victim.priority, pod, victim)
 
     def unread(self, preemptor: PreemptorFacts, pod: Pod | None) -> Exempt | None:
         """Return that a pod stays where the rules ask for what was not read; else None."""

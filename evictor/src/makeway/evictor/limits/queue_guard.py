@@ -13,14 +13,15 @@ planner's word. That the file lets the one take back from the other is not.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Set
+from dataclasses import dataclass
 from typing import Final
 
 from makeway.bus.messages import EvictionOrder
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.queue_labels import asked_for
-from makeway.core.k8s.requests import pod_requests
+from makeway.core.k8s.requests import KnownRequests, pod_requests
 from makeway.core.policy.facts import PodFacts
 from makeway.core.queues.amounts import NO_AMOUNTS, Amounts
 from makeway.core.queues.parsing import Queues
@@ -34,6 +35,26 @@ from makeway.evictor.judge.verdicts import Refused
 from makeway.runtime.config import Config
 
 NO_QUEUES: Final = "there is no configuration of queues"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What all pods that preempt request, and the queues that they name, each with its namespace."""
+
+    named: frozenset[tuple[str, str]]
+    asked: Amounts
+
+
+def claim_of(preemptors: Iterable[Pod]) -> Claim:
+    """Return what some pods claim; nothing where what one requests cannot be read. O(pods)."""
+    known, asked, named = KnownRequests(), Counter[str](), set[tuple[str, str]]()
+    try:
+        for one in preemptors:
+            asked.update(known.of(one, placed=True))
+            named.add((asked_for(one.metadata.labels or {}), one.metadata.namespace))
+    except QuantityError:
+        return Claim(frozenset(), NO_AMOUNTS)
+    return Claim(frozenset(named), asked)
 
 
 class QueueGuard:
@@ -78,7 +99,7 @@ class QueueGuard:
         tree = self._tree()
         return not isinstance(tree, str) and tree.reclaim
 
-    def reclaimed(self, preemptors: Sequence[Pod], priority: int, pod: Pod, victim: PodFacts) -> str:
+    def reclaimed(self, claim: Claim, priority: int, pod: Pod, victim: PodFacts) -> str:
         """Return what the queue of the pods that preempt takes back with another; empty where nothing.
 
         At the most, were none of its guarantee in use. `priority`: theirs; `victim`: the other's facts, with
@@ -89,15 +110,13 @@ class QueueGuard:
             return ""
         if is_queue_exempt(victim.namespace, victim.priority, self._exempt_namespaces()):
             return ""
-        asked = Counter[str]()
         try:
-            for one in preemptors:
-                asked.update(pod_requests(one, placed=True))
             requests = pod_requests(pod, placed=True)
         except QuantityError:
             return ""
-        leaves, path = {_queue_of(tree, one).number for one in preemptors}, _queue_of(tree, pod).path
-        found = reclaims(tree, min(leaves), asked, priority, _nothing_held) if len(leaves) == 1 else ()
+        leaves = {place(tree, named, namespace).queue.number for named, namespace in claim.named}
+        path, held = _queue_of(tree, pod).path, _nothing_held
+        found = reclaims(tree, min(leaves), claim.asked, priority, held) if len(leaves) == 1 else ()
         return next(filter(None, (one.with_pod(path, victim.priority, requests) for one in found)), "")
 
     def unknown(self) -> str:
