@@ -11,7 +11,7 @@ from makeway.core.policy.document import Policy, QueueRules
 from makeway.core.policy.rules import RECLAIM
 from makeway.evictor.act import parties
 from makeway.evictor.limits.breaker import NEVER_VICTIMS
-from makeway.evictor.limits.queue_guard import Claim, claim_of
+from makeway.evictor.limits.queue_guard import QueueClaim, claim_of
 from makeway.runtime.config import ConfigContent
 from unit.evictor.building import (
     PodBuilder,
@@ -120,7 +120,7 @@ async def test_what_preempts_is_counted_once_a_look_and_not_for_each_victim(
     """Of a thousand members and as many victims each judgement of all would take a minute."""
     looks = list[int]()
 
-    def counted(pods: Iterable[Pod]) -> Claim:
+    def counted(pods: Iterable[Pod]) -> QueueClaim:
         looks.append(1)
         return claim_of(pods)
 

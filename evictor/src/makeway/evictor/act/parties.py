@@ -22,7 +22,7 @@ from makeway.core.queues.quota_exemption import QuotaExemption, kept_from_quotas
 from makeway.evictor.act.reads import Reads
 from makeway.evictor.act.work import OrderWork
 from makeway.evictor.judge.verdicts import Exempt, Proceed, Stop
-from makeway.evictor.limits.queue_guard import Claim, claim_of
+from makeway.evictor.limits.queue_guard import QueueClaim, claim_of
 from makeway.evictor.retry import TemporaryError
 
 _CHANGED = "the policy's rules of who may preempt whom have just changed"
@@ -37,7 +37,7 @@ class Parties:
         self._asked_for_queues = False
         """Whether a rule did when it was read who preempts."""
         self._preempting: tuple[Pod, ...] = ()
-        self._claim: Claim | None = None
+        self._claim: QueueClaim | None = None
         """What they claim, once that was asked."""
 
     @property

@@ -38,14 +38,14 @@ NO_QUEUES: Final = "there is no configuration of queues"
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class QueueClaim:
     """What all pods that preempt request, and the queues that they name, each with its namespace."""
 
     named: frozenset[tuple[str, str]]
     asked: Amounts
 
 
-def claim_of(preemptors: Iterable[Pod]) -> Claim:
+def claim_of(preemptors: Iterable[Pod]) -> QueueClaim:
     """Return what some pods claim; nothing where what one requests cannot be read. O(pods)."""
     known, asked, named = KnownRequests(), Counter[str](), set[tuple[str, str]]()
     try:
@@ -53,8 +53,8 @@ def claim_of(preemptors: Iterable[Pod]) -> Claim:
             asked.update(known.of(one, placed=True))
             named.add((asked_for(one.metadata.labels or {}), one.metadata.namespace))
     except QuantityError:
-        return Claim(frozenset(), NO_AMOUNTS)
-    return Claim(frozenset(named), asked)
+        return QueueClaim(frozenset(), NO_AMOUNTS)
+    return QueueClaim(frozenset(named), asked)
 
 
 class QueueGuard:
@@ -99,7 +99,7 @@ class QueueGuard:
         tree = self._tree()
         return not isinstance(tree, str) and tree.reclaim
 
-    def reclaimed(self, claim: Claim, priority: int, pod: Pod, victim: PodFacts) -> str:
+    def reclaimed(self, claim: QueueClaim, priority: int, pod: Pod, victim: PodFacts) -> str:
         """Return what the queue of the pods that preempt takes back with another; empty where nothing.
 
         At the most, were none of its guarantee in use. `priority`: theirs; `victim`: the other's facts, with
