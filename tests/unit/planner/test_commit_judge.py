@@ -28,6 +28,7 @@ from makeway.core.k8s.importance import microseconds
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import Policy, PolicyLimits, Protection
 from makeway.core.policy.facts import PodFacts
+from makeway.core.policy.rules import RECLAIM
 from makeway.planner.commit.judge import (
     Accepted,
     Circumstances,
@@ -40,10 +41,11 @@ from makeway.planner.orders.ledger import Ledger
 from makeway.planner.orders.limits import NAMESPACE_SHARE, ORDERS_IN_FLIGHT
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.service.orders.commit_judge import CommitJudge
-from makeway.planner.snapshot.changes import PutPod, RemovePod
+from makeway.planner.snapshot.changes import Adopt, PutPod, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from narrowing import as_a
+from unit.core.queue_building import queue, tree
 from unit.planner.building import HIGH, LOW, MID, NOW, S, live_order, make_budget, make_pod, make_snapshot
 from unit.planner.test_daemonset_plan import bound, mixed_pods, on_node, the
 from unit.planner.test_plan_groups import cluster, group, member
@@ -538,3 +540,18 @@ def test_an_order_lasts_as_its_commit_says_and_ten_minutes_at_most() -> None:
     for seconds, lasts in ((0, ORDER_LIFE), (5, timedelta(seconds=5)), (2**63 - 1, timedelta(minutes=10))):
         found = as_a(Accepted, judged(commit("a", lasts_seconds=seconds)))
         assert found.order.not_after - found.order.created_at == lasts
+
+
+def test_what_a_group_takes_back_counts_no_member_that_its_last_order_placed_and_this_one_does_not() -> None:
+    def of(path: str) -> dict[str, Any]:
+        return {"labels": {"queue": path}, "facts": PodFacts(queue=path), "priority": HIGH}
+
+    waiting = [member("train", uid, "", **of("root.a")) for uid in (*MEMBERS, "m3")]
+    seen = gang(make_pod("a", "n1", **of("root.b")), make_pod("b", "n2", **of("root.b")), *waiting)
+    built = tree(queue("a", guaranteed={"cpu": 2 * S}), queue("b"), reclaim=True)
+    seen.apply(Adopt(built, "queues"))
+    around = changed(AROUND, nominated={**MEMBERS, "m3": "n1"})
+
+    found = as_a(Accepted, group_judged(group_commit("a", "b"), seen, around))
+
+    assert {one.rule for one in found.order.victims} == {RECLAIM}

@@ -285,7 +285,7 @@ def _victims(
         daemonset_node=offer.daemonset_node,
         unfit_since=offer.unfit_since,
         refused=frozenset(others),
-        nominations=() if of_daemonset else _nominations(snapshot, around),
+        nominations=() if of_daemonset else _nominations(commit, snapshot, around),
     )
     if of_daemonset:
         removable = chosen_for_daemonset(snapshot, cache, question, around.now)
@@ -316,16 +316,21 @@ def _victims(
     return tuple(victims)
 
 
-def _nominations(snapshot: Snapshot, around: Circumstances) -> tuple[Placement, ...]:
+def _nominations(commit: CommitRequest, snapshot: Snapshot, around: Circumstances) -> tuple[Placement, ...]:
     """Return which pods are nominated where, of those that are known; none where no queue takes back.
 
-    O(nominated pods).
+    Of the group itself, whose last order may have placed more members, none. O(nominated pods).
     """
+    group = None if commit.group is None else (commit.group.namespace, commit.group.name)
     tree = snapshot.queues.tree
     if tree is None or not tree.reclaim:
         return ()
     named = ((snapshot.pods.get(uid), node) for uid, node in around.nominated.items())
-    return tuple(as_placement(pod, node) for pod, node in named if pod is not None)
+    return tuple(
+        as_placement(pod, node)
+        for pod, node in named
+        if pod is not None and (pod.namespace, pod.group) != group
+    )
 
 
 def facts_for_evictors(pod: PodRecord, version: str) -> VictimFacts | None:
