@@ -1,8 +1,11 @@
 """What the planner answers to a plan request for a pod group."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import count, repeat
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -317,6 +320,20 @@ async def test_a_request_that_cannot_be_planned_is_no_refusal(
     assert reply.status == "notSynced"
     assert there(reply.refusal).reason == reason
     assert asked.count("makeway_planner_group_plan_requests_total", result=label) == 1
+
+
+async def test_that_a_plan_takes_too_long_is_answered_before_the_scheduler_waits_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else it takes the planner for one that is away, and asks about no group for a while."""
+    bench, seconds = Bench(), count(step=0.01)
+    search = replace(group_search(bench.snapshot, bench.metrics), plan=lambda question, now: repeat(None))
+    monkeypatch.setattr(handler, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
+
+    data = await bench.planner.handle(search, codec.encode(request(timeout_milliseconds=2000)))
+
+    assert there(codec.decode(GroupPlanReply, data).refusal).reason == "TooLate"
+    assert 1.7 < next(seconds) < 1.9
 
 
 async def test_a_message_that_is_none_is_answered() -> None:

@@ -178,7 +178,8 @@ class Planner:
         All else that is ready has its turn at each pause of the plan. What was worked out is kept for the
         next request where this one has ended meanwhile. `began`: of `time.perf_counter`.
         """
-        planning_since, until = time.perf_counter(), began + request.timeout_milliseconds / 1000
+        planning_since = time.perf_counter()
+        until = began + search.in_time * request.timeout_milliseconds / 1000
         steps = search.plan(question, now)
         while True:
             if time.perf_counter() > until:

@@ -47,8 +47,10 @@ class Search(Generic[R, Q, A]):
     nominated to, and what is left out. `plan`: plans, and pauses with None now and then. `asked`: the
     questions, of each class of a group's members. `seen`: whether the watch has told of the pods that are
     asked about, where that matters. `not_held`: a plan without what is not to be done now, whatever the
-    limits say; or why nothing is. `turn`: what is held while one question is planned for. `sizes`: the
-    metrics' label of a plan, and the numbers that count in histograms and counters.
+    limits say; or why nothing is. `turn`: what is held while one question is planned for. `in_time`: the part
+    of a question's time that a plan may take; where it is less than all, the scheduler is answered that there
+    is no plan before it takes the planner for one that is away. `sizes`: the metrics' label of a plan, and
+    the numbers that count in histograms and counters.
     """
 
     request: type[R]
@@ -62,6 +64,7 @@ class Search(Generic[R, Q, A]):
     seen: Callable[[Q], bool] = lambda _: True
     not_held: Callable[[Asker, Q, A, datetime], A | PlanRefusal] = lambda asker, question, plan, now: plan
     turn: asyncio.Lock
+    in_time: float = 1.0
     attempts: Counter
     seconds: Histogram
     sizes: Callable[[A], tuple[str, Mapping[Histogram | Counter, float]]]
@@ -157,6 +160,7 @@ def group_search(snapshot: Snapshot, metrics: PlannerMetrics) -> GroupSearch:
         # The scheduler's own watch may be ahead.
         seen=lambda question: all(one.question.preemptor.uid in snapshot.pods for one in question.classes),
         turn=asyncio.Lock(),
+        in_time=0.9,
         attempts=metrics.group_attempts,
         seconds=metrics.group_plan_seconds,
         sizes=lambda plan: (
