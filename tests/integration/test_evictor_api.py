@@ -87,155 +87,165 @@ async def marked(edge: Cluster, pod: Pod) -> str:
     return found.metadata.resource_version
 
 
-class TestWhatTheEdgeReliesOn:
-    async def test_a_mark_merges_by_type_and_its_removal_leaves_the_other_conditions(
-        self, space: Space, edge: Cluster
-    ) -> None:
-        await space.add_nodes(make_node("n1"))
-        [pod] = await space.run(make_pod("a").on("n1"))
-        kinds_before = {c.type for c in pod.status.conditions or ()}
-        now = datetime.now(UTC)
+# ----------------------------------------------------------------------------------- what the edge relies on
 
-        marked = there(await edge.mark(as_victim(pod), pod.metadata.resource_version, MESSAGE, now))
 
-        condition = there(decide.disruption_target(marked))
-        assert (condition.reason, condition.message) == ("PreemptionByScheduler", MESSAGE)
-        assert condition.last_transition_time == now.replace(microsecond=0)
-        assert {c.type for c in marked.status.conditions or ()} == kinds_before | {"DisruptionTarget"}
+async def test_a_mark_merges_by_type_and_its_removal_leaves_the_other_conditions(
+    space: Space, edge: Cluster
+) -> None:
+    await space.add_nodes(make_node("n1"))
+    [pod] = await space.run(make_pod("a").on("n1"))
+    kinds_before = {c.type for c in pod.status.conditions or ()}
+    now = datetime.now(UTC)
 
-        await edge.clear_mark(marked)
+    marked = there(await edge.mark(as_victim(pod), pod.metadata.resource_version, MESSAGE, now))
 
-        after = await the(space, "a")
-        assert {c.type for c in after.status.conditions or ()} == kinds_before
+    condition = there(decide.disruption_target(marked))
+    assert (condition.reason, condition.message) == ("PreemptionByScheduler", MESSAGE)
+    assert condition.last_transition_time == now.replace(microsecond=0)
+    assert {c.type for c in marked.status.conditions or ()} == kinds_before | {"DisruptionTarget"}
 
-    async def test_neither_mark_nor_delete_touches_another_uid(self, space: Space, edge: Cluster) -> None:
-        await space.add_nodes(make_node("n1"))
-        [pod] = await space.run(make_pod("a").on("n1"))
-        earlier = as_victim(pod, uid="00000000-0000-0000-0000-000000000000")
+    await edge.clear_mark(marked)
 
-        assert await edge.mark(earlier, pod.metadata.resource_version, MESSAGE, datetime.now(UTC)) is None
-        assert await edge.delete(earlier, pod.metadata.resource_version) is None
+    after = await the(space, "a")
+    assert {c.type for c in after.status.conditions or ()} == kinds_before
 
-        assert (await the(space, "a")).metadata.resource_version == pod.metadata.resource_version
 
-    async def test_an_absent_pod_is_gone_for_every_call(self, space: Space, edge: Cluster) -> None:
-        [pod] = await space.create(waiting_pod("a"))
-        await space.remove("a", grace_seconds=0)
+async def test_neither_mark_nor_delete_touches_another_uid(space: Space, edge: Cluster) -> None:
+    await space.add_nodes(make_node("n1"))
+    [pod] = await space.run(make_pod("a").on("n1"))
+    earlier = as_victim(pod, uid="00000000-0000-0000-0000-000000000000")
 
-        assert await edge.get_pod(space.namespace, "a") is None
-        assert (
-            await edge.mark(as_victim(pod), pod.metadata.resource_version, MESSAGE, datetime.now(UTC)) is None
+    assert await edge.mark(earlier, pod.metadata.resource_version, MESSAGE, datetime.now(UTC)) is None
+    assert await edge.delete(earlier, pod.metadata.resource_version) is None
+
+    assert (await the(space, "a")).metadata.resource_version == pod.metadata.resource_version
+
+
+async def test_an_absent_pod_is_gone_for_every_call(space: Space, edge: Cluster) -> None:
+    [pod] = await space.create(waiting_pod("a"))
+    await space.remove("a", grace_seconds=0)
+
+    assert await edge.get_pod(space.namespace, "a") is None
+    assert await edge.mark(as_victim(pod), pod.metadata.resource_version, MESSAGE, datetime.now(UTC)) is None
+    assert await edge.delete(as_victim(pod), pod.metadata.resource_version) is None
+    await edge.clear_nomination(pod)
+
+
+async def test_pods_of_a_megabyte_are_read_in_pages_that_are_not_too_long(space: Space) -> None:
+    large = [{"name": "main", "image": "none", "args": ["x" * 1_000_000]}]
+    await space.create(*(waiting_pod(f"large-{one}").spec(containers=large) for one in range(40)))
+    registry = CollectorRegistry()
+
+    async with space.cluster.connect("evictor") as api:
+        await edge_to(api, registry).members(space.namespace)
+
+    def requests(result: str) -> float | None:
+        asked = {"operation": "list_pods", "result": result}
+        return registry.get_sample_value("makeway_evictor_api_requests_total", asked)
+
+    # 500, 250, 125 and 62 pods at once are above 32 MiB; 31 are not, and then the other 9.
+    assert (requests("temporary"), requests("ok")) == (4, 2)
+
+
+async def test_a_delete_keeps_the_pods_own_grace_period(space: Space, edge: Cluster) -> None:
+    await space.add_nodes(make_node("n1"))
+    [pod] = await space.run(make_pod("a").on("n1").grace(77).leaves(kwok.NEVER))
+
+    deleted = there(await edge.delete(as_victim(pod), await marked(edge, pod)))
+
+    assert deleted.grace_period_seconds == 77
+    assert (await the(space, "a")).metadata.deletion_grace_period_seconds == 77
+
+
+async def test_a_pod_without_a_grace_period_goes_at_once(space: Space, edge: Cluster) -> None:
+    await space.add_nodes(make_node("n1"))
+    [pod] = await space.run(make_pod("a").on("n1").grace(0))
+
+    deleted = there(await edge.delete(as_victim(pod), await marked(edge, pod)))
+
+    assert deleted.grace_period_seconds == 0
+    await space.until_gone("a")
+
+
+async def test_a_delete_is_a_compare_and_set_on_what_it_judged(space: Space, edge: Cluster) -> None:
+    await space.add_nodes(make_node("n1"))
+    [pod] = await space.run(make_pod("a").on("n1"))
+    await space.patch("a", {"metadata": {"labels": {"changed": "since"}}})
+
+    with pytest.raises(TemporaryError) as caught:
+        await edge.delete(as_victim(pod), pod.metadata.resource_version)
+
+    assert caught.value.reason == "conflict"
+    assert (await the(space, "a")).metadata.deletion_timestamp is None
+
+
+async def test_a_mark_is_a_compare_and_set_on_what_was_read(space: Space, edge: Cluster) -> None:
+    await space.add_nodes(make_node("n1"))
+    [pod] = await space.run(make_pod("a").on("n1"))
+    await space.patch("a", {"metadata": {"labels": {"changed": "since"}}})
+
+    with pytest.raises(TemporaryError) as caught:
+        await edge.mark(as_victim(pod), pod.metadata.resource_version, MESSAGE, datetime.now(UTC))
+
+    assert caught.value.reason == "conflict"
+    assert decide.disruption_target(await the(space, "a")) is None
+
+
+async def test_clearing_is_a_compare_and_set_on_what_was_read(space: Space, edge: Cluster) -> None:
+    await space.create(waiting_pod("a"))
+    await nominate(space, "a", "node-1")
+    read = await the(space, "a")
+    await nominate(space, "a", "node-2")
+
+    with pytest.raises(TemporaryError) as caught:
+        await edge.clear_nomination(read)
+    assert caught.value.reason == "conflict"
+    with pytest.raises(TemporaryError):
+        await edge.clear_mark(read)
+
+    await edge.clear_nomination(await the(space, "a"))
+    assert (await the(space, "a")).status.nominated_node_name is None
+
+
+async def test_fence_node_and_cluster_uid_can_be_read_and_other_leases_cannot(
+    space: Space, edge: Cluster, cluster: RunningCluster
+) -> None:
+    [node] = await space.add_nodes(make_node("n1"))
+
+    found = there(await edge.get_node(node))
+    assert found.metadata.uid
+    assert await edge.get_node("absent") is None
+    assert await edge.lease_epoch("kube-system", "makeway-scheduler") is None
+    with pytest.raises(PermanentError) as caught:
+        await edge.lease_epoch("kube-system", "kube-controller-manager")
+    assert caught.value.reason == "Forbidden"
+    async with cluster.connect("evictor") as api:
+        assert await api.cluster_uid()
+
+
+async def test_orders_side_by_side_share_the_reads_of_fence_class_and_node(space: Space) -> None:
+    space.judged = False
+    [node] = await space.add_nodes(make_node("n1"))
+    registry = CollectorRegistry()
+    async with space.cluster.connect("evictor") as api:
+        edge = edge_to(api, registry)
+        nodes, classes, epochs = await asyncio.gather(
+            asyncio.gather(*(edge.get_node(node) for _ in range(20))),
+            asyncio.gather(*(edge.get_priority_class("high") for _ in range(20))),
+            asyncio.gather(*(edge.lease_epoch("kube-system", "makeway-scheduler") for _ in range(20))),
         )
-        assert await edge.delete(as_victim(pod), pod.metadata.resource_version) is None
-        await edge.clear_nomination(pod)
 
-    async def test_pods_of_a_megabyte_are_read_in_pages_that_are_not_too_long(self, space: Space) -> None:
-        large = [{"name": "main", "image": "none", "args": ["x" * 1_000_000]}]
-        await space.create(*(waiting_pod(f"large-{one}").spec(containers=large) for one in range(40)))
-        registry = CollectorRegistry()
+    def requests(operation: str, result: str) -> float | None:
+        labels = {"operation": operation, "result": result}
+        return registry.get_sample_value("makeway_evictor_api_requests_total", labels)
 
-        async with space.cluster.connect("evictor") as api:
-            await edge_to(api, registry).members(space.namespace)
-
-        def requests(result: str) -> float | None:
-            asked = {"operation": "list_pods", "result": result}
-            return registry.get_sample_value("makeway_evictor_api_requests_total", asked)
-
-        # 500, 250, 125 and 62 pods at once are above 32 MiB; 31 are not, and then the other 9.
-        assert (requests("temporary"), requests("ok")) == (4, 2)
-
-    async def test_a_delete_keeps_the_pods_own_grace_period(self, space: Space, edge: Cluster) -> None:
-        await space.add_nodes(make_node("n1"))
-        [pod] = await space.run(make_pod("a").on("n1").grace(77).leaves(kwok.NEVER))
-
-        deleted = there(await edge.delete(as_victim(pod), await marked(edge, pod)))
-
-        assert deleted.grace_period_seconds == 77
-        assert (await the(space, "a")).metadata.deletion_grace_period_seconds == 77
-
-    async def test_a_pod_without_a_grace_period_goes_at_once(self, space: Space, edge: Cluster) -> None:
-        await space.add_nodes(make_node("n1"))
-        [pod] = await space.run(make_pod("a").on("n1").grace(0))
-
-        deleted = there(await edge.delete(as_victim(pod), await marked(edge, pod)))
-
-        assert deleted.grace_period_seconds == 0
-        await space.until_gone("a")
-
-    async def test_a_delete_is_a_compare_and_set_on_what_it_judged(self, space: Space, edge: Cluster) -> None:
-        await space.add_nodes(make_node("n1"))
-        [pod] = await space.run(make_pod("a").on("n1"))
-        await space.patch("a", {"metadata": {"labels": {"changed": "since"}}})
-
-        with pytest.raises(TemporaryError) as caught:
-            await edge.delete(as_victim(pod), pod.metadata.resource_version)
-
-        assert caught.value.reason == "conflict"
-        assert (await the(space, "a")).metadata.deletion_timestamp is None
-
-    async def test_a_mark_is_a_compare_and_set_on_what_was_read(self, space: Space, edge: Cluster) -> None:
-        await space.add_nodes(make_node("n1"))
-        [pod] = await space.run(make_pod("a").on("n1"))
-        await space.patch("a", {"metadata": {"labels": {"changed": "since"}}})
-
-        with pytest.raises(TemporaryError) as caught:
-            await edge.mark(as_victim(pod), pod.metadata.resource_version, MESSAGE, datetime.now(UTC))
-
-        assert caught.value.reason == "conflict"
-        assert decide.disruption_target(await the(space, "a")) is None
-
-    async def test_clearing_is_a_compare_and_set_on_what_was_read(self, space: Space, edge: Cluster) -> None:
-        await space.create(waiting_pod("a"))
-        await nominate(space, "a", "node-1")
-        read = await the(space, "a")
-        await nominate(space, "a", "node-2")
-
-        with pytest.raises(TemporaryError) as caught:
-            await edge.clear_nomination(read)
-        assert caught.value.reason == "conflict"
-        with pytest.raises(TemporaryError):
-            await edge.clear_mark(read)
-
-        await edge.clear_nomination(await the(space, "a"))
-        assert (await the(space, "a")).status.nominated_node_name is None
-
-    async def test_fence_node_and_cluster_uid_can_be_read_and_other_leases_cannot(
-        self, space: Space, edge: Cluster, cluster: RunningCluster
-    ) -> None:
-        [node] = await space.add_nodes(make_node("n1"))
-
-        found = there(await edge.get_node(node))
-        assert found.metadata.uid
-        assert await edge.get_node("absent") is None
-        assert await edge.lease_epoch("kube-system", "makeway-scheduler") is None
-        with pytest.raises(PermanentError) as caught:
-            await edge.lease_epoch("kube-system", "kube-controller-manager")
-        assert caught.value.reason == "Forbidden"
-        async with cluster.connect("evictor") as api:
-            assert await api.cluster_uid()
-
-    async def test_orders_side_by_side_share_the_reads_of_fence_class_and_node(self, space: Space) -> None:
-        space.judged = False
-        [node] = await space.add_nodes(make_node("n1"))
-        registry = CollectorRegistry()
-        async with space.cluster.connect("evictor") as api:
-            edge = edge_to(api, registry)
-            nodes, classes, epochs = await asyncio.gather(
-                asyncio.gather(*(edge.get_node(node) for _ in range(20))),
-                asyncio.gather(*(edge.get_priority_class("high") for _ in range(20))),
-                asyncio.gather(*(edge.lease_epoch("kube-system", "makeway-scheduler") for _ in range(20))),
-            )
-
-        def requests(operation: str, result: str) -> float | None:
-            labels = {"operation": operation, "result": result}
-            return registry.get_sample_value("makeway_evictor_api_requests_total", labels)
-
-        assert {n is not None and n.metadata.name == node for n in nodes} == {True}
-        assert {c is not None and c.metadata.name for c in classes} == {"high"}
-        assert set(epochs) == {None}
-        assert requests("get_node", "ok") == 2
-        assert requests("get_priority_class", "ok") == 2
-        assert requests("get_lease", "gone") == 2
+    assert {n is not None and n.metadata.name == node for n in nodes} == {True}
+    assert {c is not None and c.metadata.name for c in classes} == {"high"}
+    assert set(epochs) == {None}
+    assert requests("get_node", "ok") == 2
+    assert requests("get_priority_class", "ok") == 2
+    assert requests("get_lease", "gone") == 2
 
 
 async def events_of(space: Space, name: str) -> list[dict[str, Any]]:
@@ -347,157 +357,167 @@ def scene(space: Space, bus: Bus) -> Scene:
     return Scene(space, bus)
 
 
-class TestWholeOrders:
-    async def test_victims_are_marked_and_deleted_by_uid_and_events_written(self, scene: Scene) -> None:
-        await scene.set(*(make_pod(n).leaves(kwok.NEVER).grace(60) for n in ("a", "b", "c")))
-        order = await scene.order("a", "b", "c")
+# ---------------------------------------------------------------------------------------------- whole orders
 
+
+async def test_victims_are_marked_and_deleted_by_uid_and_events_written(scene: Scene) -> None:
+    await scene.set(*(make_pod(n).leaves(kwok.NEVER).grace(60) for n in ("a", "b", "c")))
+    order = await scene.order("a", "b", "c")
+
+    await scene.give(order)
+    outcome = await scene.outcome(order)
+
+    assert outcome.result == "succeeded", outcome
+    assert {v.result for v in outcome.victims} == {"deleted"}
+    assert {v.grace_period_seconds for v in outcome.victims} == {60}
+    assert scene.deletes()[-1] == "c"
+    for request in scene.space.audit.events(
+        verb="delete", resource="pods", subresource="", namespace=scene.space.namespace
+    ):
+        assert request.precondition_uid == (await the(scene.space, request.name)).metadata.uid
+    for name in ("a", "b", "c"):
+        assert decide.marked_by_scheduler(await the(scene.space, name), MESSAGE)
+
+    async def told() -> bool:
+        victim = [e["reason"] for e in await events_of(scene.space, "a")]
+        preemptor = {e["reason"] for e in await events_of(scene.space, "urgent")}
+        if victim != ["Preempted"] or preemptor != {"RoomMade"}:
+            raise NotYet(f"{victim} {preemptor}")
+        return True
+
+    await until("events are written", told)
+
+
+async def test_a_refused_delete_is_rolled_back_in_the_api(scene: Scene) -> None:
+    await scene.set(make_pod("a"), make_pod("b"))
+    order = await scene.order("a", "b")
+
+    async with scene.refusing_deletes_of("a"):
         await scene.give(order)
         outcome = await scene.outcome(order)
 
-        assert outcome.result == "succeeded", outcome
-        assert {v.result for v in outcome.victims} == {"deleted"}
-        assert {v.grace_period_seconds for v in outcome.victims} == {60}
-        assert scene.deletes()[-1] == "c"
-        for request in scene.space.audit.events(
-            verb="delete", resource="pods", subresource="", namespace=scene.space.namespace
-        ):
-            assert request.precondition_uid == (await the(scene.space, request.name)).metadata.uid
-        for name in ("a", "b", "c"):
-            assert decide.marked_by_scheduler(await the(scene.space, name), MESSAGE)
+    assert (outcome.result, outcome.reason) == ("failed", "delete-refused")
+    assert [v.result for v in outcome.victims] == ["failed", "notAttempted"]
+    assert "this stays" in outcome.victims[0].message
+    assert there(outcome.rollback).nomination_reverted
+    assert (await the(scene.space, "urgent")).status.nominated_node_name is None
+    assert decide.disruption_target(await the(scene.space, "a")) is None
+    assert "b" not in scene.deletes()
 
-        async def told() -> bool:
-            victim = [e["reason"] for e in await events_of(scene.space, "a")]
-            preemptor = {e["reason"] for e in await events_of(scene.space, "urgent")}
-            if victim != ["Preempted"] or preemptor != {"RoomMade"}:
-                raise NotYet(f"{victim} {preemptor}")
-            return True
 
-        await until("events are written", told)
+async def test_a_recreated_victim_is_not_deleted(scene: Scene) -> None:
+    # The simulated kubelet deletes by name what it has seen deleted: it has to keep off the first pod.
+    await scene.set(make_pod("a").leaves(kwok.NEVER), make_pod("b"))
+    order = await scene.order("a", "b")
+    await scene.space.remove("a", grace_seconds=0)
+    [second] = await scene.space.run(make_pod("a").on("n1"))
 
-    async def test_a_refused_delete_is_rolled_back_in_the_api(self, scene: Scene) -> None:
-        await scene.set(make_pod("a"), make_pod("b"))
-        order = await scene.order("a", "b")
+    await scene.give(order)
+    outcome = await scene.outcome(order)
 
-        async with scene.refusing_deletes_of("a"):
-            await scene.give(order)
-            outcome = await scene.outcome(order)
+    assert outcome.result == "succeeded"
+    assert [(v.name, v.result) for v in outcome.victims] == [("a", "gone"), ("b", "deleted")]
+    assert (await the(scene.space, "a")).metadata.uid == second.metadata.uid
 
-        assert (outcome.result, outcome.reason) == ("failed", "delete-refused")
-        assert [v.result for v in outcome.victims] == ["failed", "notAttempted"]
-        assert "this stays" in outcome.victims[0].message
-        assert there(outcome.rollback).nomination_reverted
-        assert (await the(scene.space, "urgent")).status.nominated_node_name is None
-        assert decide.disruption_target(await the(scene.space, "a")) is None
-        assert "b" not in scene.deletes()
 
-    async def test_a_recreated_victim_is_not_deleted(self, scene: Scene) -> None:
-        # The simulated kubelet deletes by name what it has seen deleted: it has to keep off the first pod.
-        await scene.set(make_pod("a").leaves(kwok.NEVER), make_pod("b"))
-        order = await scene.order("a", "b")
-        await scene.space.remove("a", grace_seconds=0)
-        [second] = await scene.space.run(make_pod("a").on("n1"))
+async def test_an_order_waits_for_the_one_it_counts_on(scene: Scene) -> None:
+    await scene.set(make_pod("a"), make_pod("b"))
+    await scene.space.create(waiting_pod("second"))
+    await nominate(scene.space, "second", scene.node)
+    first = await scene.order("a")
+    counts = (Awaited(uid=first.victims[0].uid, order_id=first.order_id),)
+    second = await scene.order("b", preemptor_name="second", awaited=counts)
 
-        await scene.give(order)
-        outcome = await scene.outcome(order)
+    await scene.give(second)
+    await scene.give(first)
+    outcomes = [await scene.outcome(order) for order in (first, second)]
 
-        assert outcome.result == "succeeded"
-        assert [(v.name, v.result) for v in outcome.victims] == [("a", "gone"), ("b", "deleted")]
-        assert (await the(scene.space, "a")).metadata.uid == second.metadata.uid
+    assert [o.result for o in outcomes] == ["succeeded", "succeeded"]
+    assert scene.deletes() == ["a", "b"]
 
-    async def test_an_order_waits_for_the_one_it_counts_on(self, scene: Scene) -> None:
-        await scene.set(make_pod("a"), make_pod("b"))
-        await scene.space.create(waiting_pod("second"))
-        await nominate(scene.space, "second", scene.node)
-        first = await scene.order("a")
-        counts = (Awaited(uid=first.victims[0].uid, order_id=first.order_id),)
-        second = await scene.order("b", preemptor_name="second", awaited=counts)
 
-        await scene.give(second)
-        await scene.give(first)
-        outcomes = [await scene.outcome(order) for order in (first, second)]
+async def test_listed_nominations_are_cleared(scene: Scene) -> None:
+    await scene.set(make_pod("a"))
+    [low] = await scene.space.create(waiting_pod("low", priority="low"))
+    await nominate(scene.space, "low", scene.node)
+    ref = NominationToClear(namespace=scene.space.namespace, name="low", uid=low.metadata.uid)
+    order = await scene.order("a", nominations_to_clear=(ref,))
 
-        assert [o.result for o in outcomes] == ["succeeded", "succeeded"]
-        assert scene.deletes() == ["a", "b"]
+    await scene.give(order)
+    outcome = await scene.outcome(order)
 
-    async def test_listed_nominations_are_cleared(self, scene: Scene) -> None:
-        await scene.set(make_pod("a"))
-        [low] = await scene.space.create(waiting_pod("low", priority="low"))
-        await nominate(scene.space, "low", scene.node)
-        ref = NominationToClear(namespace=scene.space.namespace, name="low", uid=low.metadata.uid)
-        order = await scene.order("a", nominations_to_clear=(ref,))
+    assert outcome.nominations_cleared == (low.metadata.uid,)
+    assert (await the(scene.space, "low")).status.nominated_node_name is None
 
-        await scene.give(order)
-        outcome = await scene.outcome(order)
 
-        assert outcome.nominations_cleared == (low.metadata.uid,)
-        assert (await the(scene.space, "low")).status.nominated_node_name is None
+async def test_an_order_given_while_the_evictor_is_down_is_carried_out_when_it_is_back(
+    scene: Scene, cluster: RunningCluster
+) -> None:
+    await scene.set(make_pod("a"))
+    order = await scene.order("a")
 
-    async def test_an_order_given_while_the_evictor_is_down_is_carried_out_when_it_is_back(
-        self, scene: Scene, cluster: RunningCluster
-    ) -> None:
-        await scene.set(make_pod("a"))
-        order = await scene.order("a")
-
-        async with cluster.without(EVICTOR):
-            await scene.give(order)
-
-        assert (await scene.outcome(order)).result == "succeeded"
-
-    async def test_a_late_order_expires_with_no_delete(self, scene: Scene, cluster: RunningCluster) -> None:
-        await scene.set(make_pod("a"))
-        order = await scene.order("a", seconds=0.5)
-
-        async with cluster.without(EVICTOR):
-            await scene.give(order)
-
-        outcome = await scene.outcome(order)
-        assert outcome.result == "expired"
-        assert scene.deletes() == []
-        assert (await the(scene.space, "urgent")).status.nominated_node_name is None
-
-    async def test_the_process_is_ready_and_its_metrics_tell_of_the_orders(
-        self, scene: Scene, cluster: RunningCluster
-    ) -> None:
-        await scene.set(make_pod("a"))
-        order = await scene.order("a")
-        await scene.give(order)
-        await scene.outcome(order)
-
-        async with aiohttp.ClientSession(cluster.info.evictor_url) as http:
-            ready = await (await http.get("/readyz?verbose")).text()
-            metrics = await (await http.get("/metrics")).text()
-
-        assert ready.splitlines() == [
-            *(f"[+]{check} ok" for check in ("nats", "orders", "kubernetes", "configuration")),
-            "[+]brake ok",
-            "[+]breaker ok",
-            "[+]keys ok",
-            "readyz check passed",
-        ]
-        succeeded = 'makeway_preemption_executions_total{operation="evict",result="succeeded"}'
-        assert any(line.startswith(succeeded) for line in metrics.splitlines())
-        assert "makeway_bus_connected 1.0" in metrics
-
-    @pytest.mark.slow
-    async def test_a_killed_evictor_leaves_its_order_to_the_next_one(
-        self, scene: Scene, cluster: RunningCluster
-    ) -> None:
-        await scene.set(make_pod("a"))
-        counts = (Awaited(uid="x", order_id="ord-never"),)
-        order = await scene.order("a", seconds=10, awaited=counts)
+    async with cluster.without(EVICTOR):
         await scene.give(order)
 
-        async def taken() -> bool:
-            if order.order_id not in cluster.process(EVICTOR).log.read_text():
-                raise NotYet("not in the log")
-            return True
+    assert (await scene.outcome(order)).result == "succeeded"
 
-        await until("the order is taken", taken)
-        await cluster.kill(EVICTOR)
-        await cluster.start(EVICTOR)
 
-        outcome = await scene.outcome(order)
-        assert outcome.result == "expired"
-        assert outcome.deliveries == 2
-        assert scene.deletes() == []
+async def test_a_late_order_expires_with_no_delete(scene: Scene, cluster: RunningCluster) -> None:
+    await scene.set(make_pod("a"))
+    order = await scene.order("a", seconds=0.5)
+
+    async with cluster.without(EVICTOR):
+        await scene.give(order)
+
+    outcome = await scene.outcome(order)
+    assert outcome.result == "expired"
+    assert scene.deletes() == []
+    assert (await the(scene.space, "urgent")).status.nominated_node_name is None
+
+
+async def test_the_process_is_ready_and_its_metrics_tell_of_the_orders(
+    scene: Scene, cluster: RunningCluster
+) -> None:
+    await scene.set(make_pod("a"))
+    order = await scene.order("a")
+    await scene.give(order)
+    await scene.outcome(order)
+
+    async with aiohttp.ClientSession(cluster.info.evictor_url) as http:
+        ready = await (await http.get("/readyz?verbose")).text()
+        metrics = await (await http.get("/metrics")).text()
+
+    assert ready.splitlines() == [
+        *(f"[+]{check} ok" for check in ("nats", "orders", "kubernetes", "configuration")),
+        "[+]brake ok",
+        "[+]breaker ok",
+        "[+]keys ok",
+        "readyz check passed",
+    ]
+    succeeded = 'makeway_preemption_executions_total{operation="evict",result="succeeded"}'
+    assert any(line.startswith(succeeded) for line in metrics.splitlines())
+    assert "makeway_bus_connected 1.0" in metrics
+
+
+@pytest.mark.slow
+async def test_a_killed_evictor_leaves_its_order_to_the_next_one(
+    scene: Scene, cluster: RunningCluster
+) -> None:
+    await scene.set(make_pod("a"))
+    counts = (Awaited(uid="x", order_id="ord-never"),)
+    order = await scene.order("a", seconds=10, awaited=counts)
+    await scene.give(order)
+
+    async def taken() -> bool:
+        if order.order_id not in cluster.process(EVICTOR).log.read_text():
+            raise NotYet("not in the log")
+        return True
+
+    await until("the order is taken", taken)
+    await cluster.kill(EVICTOR)
+    await cluster.start(EVICTOR)
+
+    outcome = await scene.outcome(order)
+    assert outcome.result == "expired"
+    assert outcome.deliveries == 2
+    assert scene.deletes() == []

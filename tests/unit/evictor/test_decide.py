@@ -92,203 +92,232 @@ def judge(pod: Pod | None, *, assumed: bool = False) -> VictimVerdict:
 TO_CLEAR = NominationToClear(namespace="default", name="lower", uid="lower-uid")
 
 
-class TestAnOrderByItself:
-    def test_an_order_that_fits_is_admitted(self) -> None:
-        assert admit() is None
+# ---------------------------------------------------------------------------------------- an order by itself
 
-    @pytest.mark.parametrize(
-        ("reason", "stop"),
-        [
-            ("other-cluster", admit(cluster_uid="cluster-2")),
-            ("incomplete-order", admit(make_order("v", preemptor=None))),
-            ("incomplete-order", admit(make_order("v", node=""))),
-            ("named-twice", admit(make_order("v", "v"))),
-            ("named-twice", admit(make_order("v", awaited=(*awaiting("o-1"), *awaiting("o-2"))))),
-            ("named-twice", admit(make_order("v", nominations_to_clear=(TO_CLEAR, TO_CLEAR)))),
-            ("incomplete-order", admit(make_order("v", node_uid=""))),
-            ("invalid-name", admit(make_order(make_victim("../../nodes/a")))),
-            ("invalid-name", admit(make_order("v", preemptor=make_preemptor(namespace="..")))),
-            ("invalid-name", admit(make_order("v", fence=Fence(kind="lease", name="x", epoch=1)))),
-            ("fence-unknown", admit(make_order("v", fence=ANOTHER))),
-            ("fence-unknown", admit(make_order("v", fence=OF_PLANNERS))),
-            ("fence-unknown", admit(make_order("v", fence=COUNTER))),
-        ],
+
+def test_an_order_that_fits_is_admitted() -> None:
+    assert admit() is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "stop"),
+    [
+        ("other-cluster", admit(cluster_uid="cluster-2")),
+        ("incomplete-order", admit(make_order("v", preemptor=None))),
+        ("incomplete-order", admit(make_order("v", node=""))),
+        ("named-twice", admit(make_order("v", "v"))),
+        ("named-twice", admit(make_order("v", awaited=(*awaiting("o-1"), *awaiting("o-2"))))),
+        ("named-twice", admit(make_order("v", nominations_to_clear=(TO_CLEAR, TO_CLEAR)))),
+        ("incomplete-order", admit(make_order("v", node_uid=""))),
+        ("invalid-name", admit(make_order(make_victim("../../nodes/a")))),
+        ("invalid-name", admit(make_order("v", preemptor=make_preemptor(namespace="..")))),
+        ("invalid-name", admit(make_order("v", fence=Fence(kind="lease", name="x", epoch=1)))),
+        ("fence-unknown", admit(make_order("v", fence=ANOTHER))),
+        ("fence-unknown", admit(make_order("v", fence=OF_PLANNERS))),
+        ("fence-unknown", admit(make_order("v", fence=COUNTER))),
+    ],
+)
+def test_an_order_that_does_not_fit_is_refused(reason: str, stop: Stop | None) -> None:
+    assert as_a(Refused, stop).reason == reason
+
+
+def test_an_order_expires_at_its_not_after_and_not_before() -> None:
+    order = make_order("v")
+
+    assert admit(order, now=order.not_after - timedelta(microseconds=1)) is None
+    assert isinstance(admit(order, now=order.not_after), Expired)
+
+
+def test_an_order_for_another_cluster_is_refused_even_when_it_is_late() -> None:
+    assert isinstance(admit(cluster_uid="cluster-2", now=NOW + timedelta(days=1)), Refused)
+
+
+# ------------------------------------------------------------------------------ an order against the cluster
+
+
+def test_the_preemptors_priority_is_the_api_servers_word() -> None:
+    order = make_order("v", preemptor=make_preemptor(priority=10**9))
+
+    assert wanted(order) == Proceed(PreemptorFacts(1000, "default"))
+    assert wanted(order, preemptor=preemptor_pod().priority(None).build()) == Proceed(
+        PreemptorFacts(0, "default")
     )
-    def test_an_order_that_does_not_fit_is_refused(self, reason: str, stop: Stop | None) -> None:
-        assert as_a(Refused, stop).reason == reason
-
-    def test_an_order_expires_at_its_not_after_and_not_before(self) -> None:
-        order = make_order("v")
-
-        assert admit(order, now=order.not_after - timedelta(microseconds=1)) is None
-        assert isinstance(admit(order, now=order.not_after), Expired)
-
-    def test_an_order_for_another_cluster_is_refused_even_when_it_is_late(self) -> None:
-        assert isinstance(admit(cluster_uid="cluster-2", now=NOW + timedelta(days=1)), Refused)
 
 
-class TestAnOrderAgainstTheCluster:
-    def test_the_preemptors_priority_is_the_api_servers_word(self) -> None:
-        order = make_order("v", preemptor=make_preemptor(priority=10**9))
+def test_an_older_epoch_is_refused_and_an_equal_one_is_not() -> None:
+    assert isinstance(wanted(epoch=EPOCH), Proceed)
+    stop = as_a(Refused, wanted(epoch=EPOCH + 1))
+    assert stop.reason == "stale-epoch"
 
-        assert wanted(order) == Proceed(PreemptorFacts(1000, "default"))
-        assert wanted(order, preemptor=preemptor_pod().priority(None).build()) == Proceed(
-            PreemptorFacts(0, "default")
-        )
 
-    def test_an_older_epoch_is_refused_and_an_equal_one_is_not(self) -> None:
-        assert isinstance(wanted(epoch=EPOCH), Proceed)
-        stop = as_a(Refused, wanted(epoch=EPOCH + 1))
-        assert stop.reason == "stale-epoch"
+def test_an_order_stored_before_the_present_epoch_began_stands() -> None:
+    assert isinstance(wanted(epoch=EPOCH + 1, since=NOW + timedelta(seconds=1)), Proceed)
+    assert isinstance(wanted(epoch=EPOCH + 1, since=NOW), Refused)
 
-    def test_an_order_stored_before_the_present_epoch_began_stands(self) -> None:
-        assert isinstance(wanted(epoch=EPOCH + 1, since=NOW + timedelta(seconds=1)), Proceed)
-        assert isinstance(wanted(epoch=EPOCH + 1, since=NOW), Refused)
 
-    @pytest.mark.parametrize(
-        ("reason", "stop"),
-        [
-            ("fence-missing", wanted(epoch=None)),
-            ("future-epoch", wanted(epoch=EPOCH - 1)),
-            ("future-epoch", wanted(make_order("v", fence=FAR_AHEAD))),
-            ("preemption-policy-never", wanted(preemptor=preemptor_pod().never_preempts().build())),
-        ],
+@pytest.mark.parametrize(
+    ("reason", "stop"),
+    [
+        ("fence-missing", wanted(epoch=None)),
+        ("future-epoch", wanted(epoch=EPOCH - 1)),
+        ("future-epoch", wanted(make_order("v", fence=FAR_AHEAD))),
+        ("preemption-policy-never", wanted(preemptor=preemptor_pod().never_preempts().build())),
+    ],
+)
+def test_what_may_not_be_carried_out_is_refused(reason: str, stop: Proceed | Stop) -> None:
+    assert as_a(Refused, stop).reason == reason
+
+
+@pytest.mark.parametrize(
+    ("reason", "stop"),
+    [
+        ("preemptor-gone", wanted(preemptor=None)),
+        ("preemptor-gone", wanted(preemptor=preemptor_pod().uid("another").build())),
+        ("preemptor-terminating", wanted(preemptor=preemptor_pod().terminating().build())),
+        ("preemptor-bound", wanted(preemptor=preemptor_pod().on("node-b").build())),
+        ("preemptor-ended", wanted(preemptor=preemptor_pod().phase("Failed").build())),
+        ("nomination-moved", wanted(preemptor=preemptor_pod().nominated("node-b").build())),
+        ("nomination-moved", wanted(preemptor=preemptor_pod().nominated(None).build())),
+        ("node-gone", wanted(node=None)),
+        ("node-gone", wanted(node=make_node("another"))),
+        ("node-gone", wanted(node=make_node(NODE_UID, terminating=True))),
+    ],
+)
+def test_what_is_not_needed_any_more_is_cancelled(reason: str, stop: Proceed | Stop) -> None:
+    assert as_a(Cancelled, stop).reason == reason
+
+
+def test_time_may_run_out_between_two_looks() -> None:
+    assert isinstance(wanted(now=NOW + timedelta(seconds=60)), Expired)
+
+
+# -------------------------------------------------------------------------------------------------- a victim
+
+
+def test_a_running_pod_of_lower_priority_is_deleted_after_it_is_marked() -> None:
+    assert judge(a_pod("v").build()) == Delete(True, "1")
+
+
+def test_a_pod_that_carries_a_mark_already_is_not_marked_again() -> None:
+    assert judge(a_pod("v").marked().build()) == Delete(False, "1")
+    assert judge(a_pod("v").marked(reason="EvictionByEvictionAPI").build()) == Delete(False, "1")
+
+
+def test_a_pod_without_priority_counts_as_zero() -> None:
+    assert judge(a_pod("v").priority(None).build()) == Delete(True, "1")
+
+
+@pytest.mark.parametrize(
+    ("reason", "pod"),
+    [
+        ("not-found", None),
+        ("other-uid", a_pod("v").uid("recreated").build()),
+        ("ended", a_pod("v").phase("Succeeded").build()),
+        ("ended", a_pod("v").phase("Failed").build()),
+    ],
+)
+def test_a_pod_that_holds_no_room_is_gone(reason: str, pod: Pod | None) -> None:
+    assert judge(pod) == Gone(reason)  # type: ignore[arg-type]
+
+
+def test_a_terminating_pod_is_left_to_leave() -> None:
+    assert judge(a_pod("v").terminating(grace=45).build()) == Terminating(45)
+
+
+@pytest.mark.parametrize(
+    ("reason", "pod"),
+    [
+        ("mirror-pod", a_pod("v").mirror().build()),
+        ("not-bound", a_pod("v").on(None).build()),
+        ("on-another-node", a_pod("v").on("node-b").build()),
+        ("lower-priority", a_pod("v").priority(1000).build()),
+        ("lower-priority", a_pod("v").priority(1001).build()),
+    ],
+)
+def test_a_pod_that_may_not_go_is_spared(reason: str, pod: Pod) -> None:
+    verdict = as_a(Exempt, judge(pod))
+    assert verdict.reason == reason
+
+
+def test_the_preemptor_is_never_its_own_victim() -> None:
+    order = make_order(make_victim("urgent", uid="urgent-uid"))
+
+    as_a(
+        Exempt,
+        decide.judge(
+            order,
+            order.victims[0],
+            preemptor_pod().build(),
+            preemptor=PreemptorFacts(2000),
+            rules=rules_in_force(Policy(), {}),
+            now=NOW,
+        ),
     )
-    def test_what_may_not_be_carried_out_is_refused(self, reason: str, stop: Proceed | Stop) -> None:
-        assert as_a(Refused, stop).reason == reason
-
-    @pytest.mark.parametrize(
-        ("reason", "stop"),
-        [
-            ("preemptor-gone", wanted(preemptor=None)),
-            ("preemptor-gone", wanted(preemptor=preemptor_pod().uid("another").build())),
-            ("preemptor-terminating", wanted(preemptor=preemptor_pod().terminating().build())),
-            ("preemptor-bound", wanted(preemptor=preemptor_pod().on("node-b").build())),
-            ("preemptor-ended", wanted(preemptor=preemptor_pod().phase("Failed").build())),
-            ("nomination-moved", wanted(preemptor=preemptor_pod().nominated("node-b").build())),
-            ("nomination-moved", wanted(preemptor=preemptor_pod().nominated(None).build())),
-            ("node-gone", wanted(node=None)),
-            ("node-gone", wanted(node=make_node("another"))),
-            ("node-gone", wanted(node=make_node(NODE_UID, terminating=True))),
-        ],
-    )
-    def test_what_is_not_needed_any_more_is_cancelled(self, reason: str, stop: Proceed | Stop) -> None:
-        assert as_a(Cancelled, stop).reason == reason
-
-    def test_time_may_run_out_between_two_looks(self) -> None:
-        assert isinstance(wanted(now=NOW + timedelta(seconds=60)), Expired)
 
 
-class TestAVictim:
-    def test_a_running_pod_of_lower_priority_is_deleted_after_it_is_marked(self) -> None:
-        assert judge(a_pod("v").build()) == Delete(True, "1")
-
-    def test_a_pod_that_carries_a_mark_already_is_not_marked_again(self) -> None:
-        assert judge(a_pod("v").marked().build()) == Delete(False, "1")
-        assert judge(a_pod("v").marked(reason="EvictionByEvictionAPI").build()) == Delete(False, "1")
-
-    def test_a_pod_without_priority_counts_as_zero(self) -> None:
-        assert judge(a_pod("v").priority(None).build()) == Delete(True, "1")
-
-    @pytest.mark.parametrize(
-        ("reason", "pod"),
-        [
-            ("not-found", None),
-            ("other-uid", a_pod("v").uid("recreated").build()),
-            ("ended", a_pod("v").phase("Succeeded").build()),
-            ("ended", a_pod("v").phase("Failed").build()),
-        ],
-    )
-    def test_a_pod_that_holds_no_room_is_gone(self, reason: str, pod: Pod | None) -> None:
-        assert judge(pod) == Gone(reason)  # type: ignore[arg-type]
-
-    def test_a_terminating_pod_is_left_to_leave(self) -> None:
-        assert judge(a_pod("v").terminating(grace=45).build()) == Terminating(45)
-
-    @pytest.mark.parametrize(
-        ("reason", "pod"),
-        [
-            ("mirror-pod", a_pod("v").mirror().build()),
-            ("not-bound", a_pod("v").on(None).build()),
-            ("on-another-node", a_pod("v").on("node-b").build()),
-            ("lower-priority", a_pod("v").priority(1000).build()),
-            ("lower-priority", a_pod("v").priority(1001).build()),
-        ],
-    )
-    def test_a_pod_that_may_not_go_is_spared(self, reason: str, pod: Pod) -> None:
-        verdict = as_a(Exempt, judge(pod))
-        assert verdict.reason == reason
-
-    def test_the_preemptor_is_never_its_own_victim(self) -> None:
-        order = make_order(make_victim("urgent", uid="urgent-uid"))
-
-        as_a(
-            Exempt,
-            decide.judge(
-                order,
-                order.victims[0],
-                preemptor_pod().build(),
-                preemptor=PreemptorFacts(2000),
-                rules=rules_in_force(Policy(), {}),
-                now=NOW,
-            ),
-        )
-
-    def test_an_assumed_pod_may_be_unbound_or_bound_to_the_node(self) -> None:
-        assert judge(a_pod("v").on(None).build(), assumed=True) == Delete(True, "1", bound=False)
-        assert judge(a_pod("v").build(), assumed=True) == Delete(True, "1")
-
-    def test_an_assumed_pod_that_was_bound_elsewhere_holds_no_room_here(self) -> None:
-        assert judge(a_pod("v").on("node-b").build(), assumed=True) == Gone("elsewhere")
-
-    def test_one_spared_victim_refuses_the_order(self) -> None:
-        refused = there(decide.first_exempt({"a": Delete(), "b": Exempt("mirror-pod", "a mirror pod")}))
-
-        assert refused.reason == "victim-spared"
+def test_an_assumed_pod_may_be_unbound_or_bound_to_the_node() -> None:
+    assert judge(a_pod("v").on(None).build(), assumed=True) == Delete(True, "1", bound=False)
+    assert judge(a_pod("v").build(), assumed=True) == Delete(True, "1")
 
 
-class TestAwaitedOrders:
-    def test_all_ended_well(self) -> None:
-        assert decide.awaited_state({"ord-1": "succeeded"}) is None
-
-    def test_one_is_live(self) -> None:
-        assert decide.awaited_state({"ord-1": "succeeded", "ord-2": None}) == Await(("ord-2",))
-
-    @pytest.mark.parametrize("result", ["failed", "expired", "refused", "cancelled"])
-    def test_one_did_not_make_its_room_though_another_is_live(self, result: str) -> None:
-        state = as_a(Failed, decide.awaited_state({"ord-1": None, "ord-2": result}))  # type: ignore[dict-item]
-
-        assert state.reason == "awaited-order-failed"
+def test_an_assumed_pod_that_was_bound_elsewhere_holds_no_room_here() -> None:
+    assert judge(a_pod("v").on("node-b").build(), assumed=True) == Gone("elsewhere")
 
 
-class TestNominations:
-    def test_a_listed_nomination_yields_only_below_the_preemptor_and_on_this_node(self) -> None:
-        order = make_order("v")
-        pod = a_pod("w").on(None).nominated("node-a")
-        listed = NominationToClear(namespace="default", name="w", uid="w-uid")
-        elsewhere = replace(listed, node="node-b")
+def test_one_spared_victim_refuses_the_order() -> None:
+    refused = there(decide.first_exempt({"a": Delete(), "b": Exempt("mirror-pod", "a mirror pod")}))
 
-        assert decide.nomination_yields(order, elsewhere, pod.nominated("node-b").build(), 1000)
-        assert not decide.nomination_yields(order, elsewhere, pod.nominated("node-a").build(), 1000)
-        assert decide.nomination_yields(order, listed, pod.priority(999).build(), 1000)
-        assert not decide.nomination_yields(order, listed, pod.priority(1000).build(), 1000)
-        assert not decide.nomination_yields(
-            order, replace(listed, uid="another"), pod.priority(0).build(), 1000
-        )
-        assert not decide.nomination_yields(order, listed, pod.nominated("node-b").build(), 1000)
-        assert not decide.nomination_yields(order, listed, pod.nominated("node-a").on("node-a").build(), 1000)
-        assert not decide.nomination_yields(order, listed, None, 1000)
+    assert refused.reason == "victim-spared"
 
-    def test_no_nomination_is_taken_from_a_pod_in_the_last_moment_of_its_deletion(self) -> None:
-        # A patch then would have kube-apiserver delete whatever has the pod's name next.
-        leaving = preemptor_pod().terminating(grace=0)
 
-        assert not _waits_for(leaving.build(), "node-a")
-        assert _waits_for(leaving.finalizer("example.com/held").build(), "node-a")
+# -------------------------------------------------------------------------------------------- awaited orders
 
-    def test_a_pod_is_nominated_until_it_is_bound_moved_or_replaced(self) -> None:
-        assert _waits_for(preemptor_pod().build(), "node-a")
-        assert not _waits_for(preemptor_pod().on("node-a").build(), "node-a")
-        assert not _waits_for(preemptor_pod().nominated("node-b").build(), "node-a")
-        assert not _waits_for(preemptor_pod().uid("another").build(), "node-a")
-        assert not _waits_for(None, "node-a")
+
+def test_all_ended_well() -> None:
+    assert decide.awaited_state({"ord-1": "succeeded"}) is None
+
+
+def test_one_is_live() -> None:
+    assert decide.awaited_state({"ord-1": "succeeded", "ord-2": None}) == Await(("ord-2",))
+
+
+@pytest.mark.parametrize("result", ["failed", "expired", "refused", "cancelled"])
+def test_one_did_not_make_its_room_though_another_is_live(result: str) -> None:
+    state = as_a(Failed, decide.awaited_state({"ord-1": None, "ord-2": result}))  # type: ignore[dict-item]
+
+    assert state.reason == "awaited-order-failed"
+
+
+# ----------------------------------------------------------------------------------------------- nominations
+
+
+def test_a_listed_nomination_yields_only_below_the_preemptor_and_on_this_node() -> None:
+    order = make_order("v")
+    pod = a_pod("w").on(None).nominated("node-a")
+    listed = NominationToClear(namespace="default", name="w", uid="w-uid")
+    elsewhere = replace(listed, node="node-b")
+
+    assert decide.nomination_yields(order, elsewhere, pod.nominated("node-b").build(), 1000)
+    assert not decide.nomination_yields(order, elsewhere, pod.nominated("node-a").build(), 1000)
+    assert decide.nomination_yields(order, listed, pod.priority(999).build(), 1000)
+    assert not decide.nomination_yields(order, listed, pod.priority(1000).build(), 1000)
+    assert not decide.nomination_yields(order, replace(listed, uid="another"), pod.priority(0).build(), 1000)
+    assert not decide.nomination_yields(order, listed, pod.nominated("node-b").build(), 1000)
+    assert not decide.nomination_yields(order, listed, pod.nominated("node-a").on("node-a").build(), 1000)
+    assert not decide.nomination_yields(order, listed, None, 1000)
+
+
+def test_no_nomination_is_taken_from_a_pod_in_the_last_moment_of_its_deletion() -> None:
+    # A patch then would have kube-apiserver delete whatever has the pod's name next.
+    leaving = preemptor_pod().terminating(grace=0)
+
+    assert not _waits_for(leaving.build(), "node-a")
+    assert _waits_for(leaving.finalizer("example.com/held").build(), "node-a")
+
+
+def test_a_pod_is_nominated_until_it_is_bound_moved_or_replaced() -> None:
+    assert _waits_for(preemptor_pod().build(), "node-a")
+    assert not _waits_for(preemptor_pod().on("node-a").build(), "node-a")
+    assert not _waits_for(preemptor_pod().nominated("node-b").build(), "node-a")
+    assert not _waits_for(preemptor_pod().uid("another").build(), "node-a")
+    assert not _waits_for(None, "node-a")
