@@ -41,10 +41,7 @@ def test_it_loads_the_images_that_make_builds(target: str, more: list[str]) -> N
     ("more", "images"),
     [
         ([], {"makeway:dev"}),
-        (
-            re.findall(r"`(--set bridge=plugin)`", PAGE),
-            {"makeway:dev", "makeway-scheduler:dev"},
-        ),
+        (re.findall(r"`(--set bridge=plugin)`", PAGE), {"makeway:dev", "makeway-scheduler:dev"}),
     ],
     ids=["as it is", "with the plugin"],
 )

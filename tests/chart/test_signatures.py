@@ -11,10 +11,7 @@ from makeway.bus.signing.keys import SigningKind
 
 PLUGIN = "bridge=plugin"
 REQUIRED = "signatures.mode=require"
-KINDS = {
-    "planner": {SigningKind.ORDER, SigningKind.CONTROL},
-    "evictor": {SigningKind.OUTCOME},
-}
+KINDS = {"planner": {SigningKind.ORDER, SigningKind.CONTROL}, "evictor": {SigningKind.OUTCOME}}
 
 
 def named(rendered: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:

@@ -35,11 +35,7 @@ SELDOM = {
 }
 """Panels that are empty while nothing of their kind has happened; Memory asks for names of pods."""
 
-OF_GROUPS = {
-    "PodGroupPostFilter by result",
-    "Plans for groups by result",
-    "Time of a plan for a group",
-}
+OF_GROUPS = {"PodGroupPostFilter by result", "Plans for groups by result", "Time of a plan for a group"}
 """Empty where no pod group needs room."""
 
 OF_THE_PLUGIN = {

@@ -100,9 +100,7 @@ async def test_so_many_timetables_of_the_demo_are_in_the_order_of_causes_under_l
         for number in range(MANY):
             await main_job.refuse(stage, name := f"fraud-check-{number}")
             refused += "outcome failed" in output.getvalue()
-            look(
-                ("created", "nominated", "ordered", "rolled back", "failed", "succeeded", "bound"),
-            )
+            look(("created", "nominated", "ordered", "rolled back", "failed", "succeeded", "bound"))
             (ledger,) = manifests.pods("ledger", [number], "scavenger")
             await stage.patch(ledger, {"metadata": {"labels": {"app": "closed"}}})
             await replace_pod(stage, f"ledger-{number}", [])

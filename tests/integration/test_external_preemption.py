@@ -112,11 +112,7 @@ async def test_a_delay_of_the_class_is_waited_for(space: Space) -> None:
     annotations = {ANNOTATION: EXTERNAL, "makeway.dev/preemption-delay": "5s"}
     await space.post(
         CLASSES,
-        {
-            "metadata": {"name": name, "annotations": annotations},
-            "value": 1000,
-            "preemptionPolicy": "Never",
-        },
+        {"metadata": {"name": name, "annotations": annotations}, "value": 1000, "preemptionPolicy": "Never"},
     )
     try:
         await full_nodes(space, 1, 1)

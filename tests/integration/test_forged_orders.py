@@ -46,12 +46,7 @@ async def forged(space: Space, path: str, *pods: Pod) -> EvictionOrder:
         order_id=ids.order_id(now),
         kind="quota",
         cluster_uid=cluster_uid,
-        fence=Fence(
-            kind="lease",
-            namespace=NAMESPACE,
-            name="makeway-planner",
-            epoch=epoch,
-        ),
+        fence=Fence(kind="lease", namespace=NAMESPACE, name="makeway-planner", epoch=epoch),
         writer="makeway/planner/forger",
         created_at=now,
         not_after=now + timedelta(seconds=60),

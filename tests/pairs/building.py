@@ -116,10 +116,7 @@ def _selector(key: str, condition: Condition | None) -> Manifest:
 def namespaces(case: Case) -> list[Manifest]:
     """Return the namespaces, where rules may ask for their labels."""
     return [
-        {
-            "kind": "Namespace",
-            "metadata": {"name": name, "uid": name, "labels": {"env": env} if env else {}},
-        }
+        {"kind": "Namespace", "metadata": {"name": name, "uid": name, "labels": {"env": env} if env else {}}}
         for name, env in (ENVS.items() if case.rules else ())
     ]
 

@@ -73,10 +73,7 @@ def test_without_keys_no_signature_counts() -> None:
     ("text", "said"),
     [
         ("nonsense", "order.pem: not a public key in PEM"),
-        (
-            TABLE["publicKeys"]["order.pem"] + TABLE["publicKeys"]["control.pem"],
-            "4 keys, at most 2",
-        ),
+        (TABLE["publicKeys"]["order.pem"] + TABLE["publicKeys"]["control.pem"], "4 keys, at most 2"),
         (
             generate_private_key(SECP256R1())
             .public_key()

@@ -25,13 +25,7 @@ def installed(executable: str, *arguments: str) -> subprocess.CompletedProcess[s
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
 def test_the_help_lists_every_sub_command() -> None:

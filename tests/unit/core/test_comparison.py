@@ -59,10 +59,7 @@ def test_of_two_choices_one_is_better_exactly_where_the_other_is_worse(
 
     standing, rule = compare(ours, theirs)
 
-    assert compare(theirs, ours) == (
-        {"better": "worse", "worse": "better", "equal": "equal"}[standing],
-        rule,
-    )
+    assert compare(theirs, ours) == ({"better": "worse", "worse": "better", "equal": "equal"}[standing], rule)
     assert (standing == "equal") == (ours.keys() == theirs.keys())
     assert rule in ({""} if standing == "equal" else RULES)
     assert judge(reversed(one), allowed) == ours

@@ -31,10 +31,7 @@ MINIMUM = "preemption-toleration.scheduling.x-k8s.io/minimum-preemptable-priorit
         (Policy(limits=PolicyLimits(victims_per_minute=5)), Restrictions((), ("limits",))),
         (Policy(limits=PolicyLimits(victims_per_order=99)), Restrictions((), ("limits",))),
         (Policy(limits=PolicyLimits(victims_percent_per_ten_minutes=99)), Restrictions((), ("limits",))),
-        (
-            Policy(limits=PolicyLimits(victims_per_order=200, victims_per_minute=1_000_000)),
-            Restrictions(),
-        ),
+        (Policy(limits=PolicyLimits(victims_per_order=200, victims_per_minute=1_000_000)), Restrictions()),
     ],
 )
 def test_each_rule_of_a_policy_that_keeps_pods_is_named(policy: Policy, found: Restrictions) -> None:

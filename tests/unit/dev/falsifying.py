@@ -447,9 +447,7 @@ _BY_RULE: dict[str, dict[str, Callable[[Sample], RecordedHistory]]] = {
         ),
         "a preemptor of the lowest priority": lambda s: s.pod(s.order.preemptor_uid, _priority(-(2**31))),
     },
-    "victim-unknown": {
-        "a preemptor that the API never showed": _never_heard_of_preemptor,
-    },
+    "victim-unknown": {"a preemptor that the API never showed": _never_heard_of_preemptor},
     "preemptor-may-not": {
         "a preemptor that may not preempt": lambda s: s.pod(
             s.order.preemptor_uid, lambda pod: pod["spec"].update(preemptionPolicy="Never")
@@ -470,9 +468,7 @@ _BY_RULE: dict[str, dict[str, Callable[[Sample], RecordedHistory]]] = {
     "victim-elsewhere": {
         "a victim on another node": lambda s: s.orders(lambda order: _with(order, node="falsified")),
     },
-    "unit-broken": {
-        "a part of a unit": lambda s: s.unit_with(s.running()),
-    },
+    "unit-broken": {"a part of a unit": lambda s: s.unit_with(s.running())},
     "budget-passed-by": {
         "a delete past a hard budget": lambda s: s.in_force(hard_namespaces=frozenset({s.event.namespace})),
     },
@@ -481,12 +477,8 @@ _BY_RULE: dict[str, dict[str, Callable[[Sample], RecordedHistory]]] = {
             brakes=((s.event.at - timedelta(seconds=5), s.event.at + timedelta(seconds=5)),)
         ),
     },
-    "lost-work-unasked": {
-        "lost work that the policy does not ask for": lambda s: s.decided(0),
-    },
-    "lost-work-first": {
-        "lost work that counts before a budget": lambda s: s.decided(1, 0),
-    },
+    "lost-work-unasked": {"lost work that the policy does not ask for": lambda s: s.decided(0)},
+    "lost-work-first": {"lost work that counts before a budget": lambda s: s.decided(1, 0)},
     "cap-exceeded": {
         "an order of more victims than the policy allows": lambda s: s.in_force(victims_per_order=0),
         "more victims in a minute than the policy allows": lambda s: s.in_force(victims_per_minute=2),
@@ -511,12 +503,8 @@ _BY_RULE: dict[str, dict[str, Callable[[Sample], RecordedHistory]]] = {
             "orders", lambda order: _with(order, victims=())
         ),
     },
-    "two-live-orders": {
-        "two live orders of a preemptor": lambda s: s.adding("orders", _another()),
-    },
-    "victim-in-two-orders": {
-        "a victim of two live orders": lambda s: s.adding("orders", _rival),
-    },
+    "two-live-orders": {"two live orders of a preemptor": lambda s: s.adding("orders", _another())},
+    "victim-in-two-orders": {"a victim of two live orders": lambda s: s.adding("orders", _rival)},
     "order-misrouted": {
         "an order on another preemptor's subject": lambda s: s.orders(
             lambda order: order, subject=Subjects().orders_of("pod", "falsified")
@@ -532,9 +520,7 @@ _BY_RULE: dict[str, dict[str, Callable[[Sample], RecordedHistory]]] = {
         "a quota that takes a mirror pod": lambda s: s.as_quota(_annotate("kubernetes.io/config.mirror")),
         "a quota that takes a system-critical pod": lambda s: s.as_quota(_priority(2_000_001_000)),
     },
-    "no-outcome": {
-        "an order without an outcome": lambda s: s.outcomes(lambda outcome: None),
-    },
+    "no-outcome": {"an order without an outcome": lambda s: s.outcomes(lambda outcome: None)},
     "two-outcomes": {
         "a second outcome": lambda s: s.adding("outcomes", lambda outcome: _with(outcome, result="failed")),
     },
@@ -548,24 +534,16 @@ _BY_RULE: dict[str, dict[str, Callable[[Sample], RecordedHistory]]] = {
         "an outcome before the mark is off": lambda s: s.failing(keep_mark=True, keep_nomination=False),
         "an outcome before the nomination is off": lambda s: s.failing(keep_mark=False, keep_nomination=True),
     },
-    "mark-left": {
-        "a mark that stays": lambda s: s.failing(keep_mark=True, keep_nomination=False),
-    },
+    "mark-left": {"a mark that stays": lambda s: s.failing(keep_mark=True, keep_nomination=False)},
     "nomination-left": {
         "a nomination that stays": lambda s: s.failing(keep_mark=False, keep_nomination=True),
     },
-    "preemptor-idle": {
-        "a preemptor that is not tried again": _untried,
-    },
+    "preemptor-idle": {"a preemptor that is not tried again": _untried},
     "patch-without-uid": {
         "a mark without the UID": lambda s: s.marking(request={"status": (s.mark().request or {})["status"]}),
     },
-    "mark-not-ordered": {
-        "a mark on a pod of no order": _marked_bystander,
-    },
-    "clear-not-ordered": {
-        "a nomination cleared that no order names": _cleared_bystander,
-    },
+    "mark-not-ordered": {"a mark on a pod of no order": _marked_bystander},
+    "clear-not-ordered": {"a nomination cleared that no order names": _cleared_bystander},
     "write-beyond": {
         "a label written by the evictor": lambda s: s.marking(
             request={"metadata": {"uid": s.uid, "labels": {"falsified": "x"}}, "status": {}}
@@ -579,9 +557,7 @@ _BY_RULE: dict[str, dict[str, Callable[[Sample], RecordedHistory]]] = {
         "a mark set by the planner": lambda s: s.marking(user=s.case.accounts.planner),
         "a mark set by the nominator": lambda s: s.marking(user=s.case.accounts.nominator),
     },
-    "bound-twice": {
-        "a preemptor bound twice": _bound_again,
-    },
+    "bound-twice": {"a preemptor bound twice": _bound_again},
 }
 
 MUTATIONS = {

@@ -204,9 +204,7 @@ _BY_RULE: dict[str, dict[str, Callable[[], Recording]]] = {
             made_room().ordered(quota_order_of(2), 2.25).ended(quota_order_of(2), 5)
         ),
     },
-    "no-outcome": {
-        "a quota order without an outcome": quota,
-    },
+    "no-outcome": {"a quota order without an outcome": quota},
     "delete-not-ordered": {
         "an eviction without any order": lambda: (
             made_room().pod("bystander", 0, priority=0).evicted("bystander", 2.2)
@@ -300,12 +298,8 @@ _BY_RULE: dict[str, dict[str, Callable[[], Recording]]] = {
             pending().deleted("victim", 2.2).ended(order_of(), 2.3)
         ),
     },
-    "barrier-skipped": {
-        "a gang's victims that were read too early": lambda: gang_made_room(read=0.5),
-    },
-    "gang-short": {
-        "a gang of which too few wait": lambda: gang_made_room(gang_pending(members=GANG[:1])),
-    },
+    "barrier-skipped": {"a gang's victims that were read too early": lambda: gang_made_room(read=0.5)},
+    "gang-short": {"a gang of which too few wait": lambda: gang_made_room(gang_pending(members=GANG[:1]))},
 }
 VIOLATIONS = {name: (rule, history) for rule, named in _BY_RULE.items() for name, history in named.items()}
 

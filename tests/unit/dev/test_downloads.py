@@ -130,10 +130,7 @@ def test_a_program_that_the_mirror_does_not_have_is_built(
         monkeypatch.setenv(VARIABLE, f"{url}#sha256={digest}")
         assert ensure([TOOL], told)["tool"].read_text() == "built tool"
 
-    assert told.lines == [
-        "1 program (tool) to build, once; about 1 s",
-        "building tool",
-    ]
+    assert told.lines == ["1 program (tool) to build, once; about 1 s", "building tool"]
 
 
 @pytest.mark.parametrize(
@@ -302,10 +299,7 @@ def test_how_many_are_built_and_for_how_long_is_said_first_by_the_last_times_her
 
     ensure([long], told)
 
-    assert told.lines == [
-        "1 program (tool) to build, once; about 7 min",
-        "building tool",
-    ]
+    assert told.lines == ["1 program (tool) to build, once; about 7 min", "building tool"]
     assert 0 < usual_seconds(tmp_path / "cache" / "bin", long) < 60
 
 

@@ -95,11 +95,7 @@ def test_an_extender_rejects_the_nodes_that_are_shut() -> None:
         # One room for two equal pods: either may have it.
         ({"p0": 1.0}, {"p1": 1.0}, ""),
         ({"p0": 1.0, "p1": 9.0}, {"p1": 2.0, "p0": 8.0}, ""),
-        (
-            {"p0": 1.0, "p1": 2.0},
-            {"p1": 2.0},
-            "kube-scheduler binds 2 (1.0 s, 2.0 s), makeway 1 in 5 s more",
-        ),
+        ({"p0": 1.0, "p1": 2.0}, {"p1": 2.0}, "kube-scheduler binds 2 (1.0 s, 2.0 s), makeway 1 in 5 s more"),
     ],
 )
 def test_as_many_equal_pods_are_bound_no_more_than_five_seconds_later(

@@ -285,15 +285,9 @@ FORGERIES: Final[dict[str, tuple[Callable[[], Case], str]]] = {
         "lower-priority",
     ),
     "higher for a DaemonSet": (lambda: forged_daemonset(1001), "higher-priority"),
-    "critical": (
-        lambda: (World(a_pod("a").priority(CRITICAL).build()), quota_order("a")),
-        "system-critical",
-    ),
+    "critical": (lambda: (World(a_pod("a").priority(CRITICAL).build()), quota_order("a")), "system-critical"),
     "another node": (lambda: (World(a_pod("a").on("node-z").build()), make_order("a")), "on-another-node"),
-    "itself": (
-        lambda: (World(), make_order(make_victim("urgent", uid="urgent-uid"))),
-        "is-preemptor",
-    ),
+    "itself": (lambda: (World(), make_order(make_victim("urgent", uid="urgent-uid"))), "is-preemptor"),
 }
 
 

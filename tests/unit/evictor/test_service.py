@@ -226,12 +226,7 @@ async def test_victims_gone_or_leaving_cost_no_call_and_count_as_room() -> None:
         make_order("absent", "leaving", "done", "renewed"),
         "succeeded",
         deletes=[],
-        victims={
-            "absent": "gone",
-            "leaving": "terminating",
-            "done": "gone",
-            "renewed": "gone",
-        },
+        victims={"absent": "gone", "leaving": "terminating", "done": "gone", "renewed": "gone"},
     )
 
     assert not world.cluster.marks()

@@ -165,9 +165,7 @@ async def test_an_order_of_higher_priority_passes_those_that_came_before_it() ->
     world.cluster.slow["get_pod", "first"] = 30
 
     async with world.taking_orders():
-        world.stream.put(
-            *(order_of(name, priority=1000 + 10 * place) for place, name in enumerate(names)),
-        )
+        world.stream.put(*(order_of(name, priority=1000 + 10 * place) for place, name in enumerate(names)))
         for _ in range(10):
             await world.clock.run(0)
 

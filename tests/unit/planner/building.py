@@ -151,10 +151,7 @@ def make_budget(
         msgspec.convert(
             {
                 "metadata": {"name": name, "namespace": namespace, "generation": 2},
-                "spec": {
-                    "selector": {"matchLabels": dict(match)},
-                    "unhealthyPodEvictionPolicy": unhealthy,
-                },
+                "spec": {"selector": {"matchLabels": dict(match)}, "unhealthyPodEvictionPolicy": unhealthy},
                 "status": {
                     "disruptionsAllowed": allowed,
                     "observedGeneration": 2 if settled else 1,

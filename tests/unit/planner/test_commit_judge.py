@@ -381,10 +381,7 @@ def test_a_groups_order_is_judged_anew_once_all_its_members_show_nominated() -> 
     shown = group_judged(group_commit("a", "b"), one_stays, before=first)
 
     assert isinstance(waiting, Accepted)
-    assert (waiting.order, waiting.waits_for) == (
-        first.order,
-        "the nomination of pod default/m1 to node n1",
-    )
+    assert (waiting.order, waiting.waits_for) == (first.order, "the nomination of pod default/m1 to node n1")
     assert reason(shown) == "victim-spared"
 
 

@@ -190,10 +190,7 @@ def test_a_guarantee_is_lowered_just_far_enough() -> None:
     [
         (Protection(namespaces=("default", "x")), "policy: protection.namespaces [x] (it is [default, x])"),
         (Protection(minimum_priority=1), "policy: protection.minimumPriority 6 (it is 1)"),
-        (
-            Protection(never_evict_namespaces=("*",)),
-            "policy: protection.neverEvictNamespaces [] (it is [*])",
-        ),
+        (Protection(never_evict_namespaces=("*",)), "policy: protection.neverEvictNamespaces [] (it is [*])"),
     ],
 )
 def test_what_the_policy_protects_may_go_once_it_does_not(protection: Protection, text: str) -> None:

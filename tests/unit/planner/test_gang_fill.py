@@ -44,13 +44,7 @@ def test_nodes_priced_ahead_side_by_side_give_the_plan_of_one_after_the_other(
     snapshot = cluster(*map(node, places), *pods)
     built = tree(queue("a", maximum={"cpu": most * 1000}), queue("b"))
     snapshot.apply(Adopt(built, "queues-1", ("ConfigMap", "makeway-system", "makeway-queues")))
-    member = pod(
-        "m",
-        priority=HIGH,
-        cpu="800m",
-        labels={"queue": "root.a"},
-        ports=PORTS if port else [],
-    )
+    member = pod("m", priority=HIGH, cpu="800m", labels={"queue": "root.a"}, ports=PORTS if port else [])
     asked = members_of(snapshot, member, 25)
 
     ahead = plan_gang(snapshot, asked, NOW)

@@ -185,12 +185,7 @@ class Bench:
 
 
 def pod_object(uid: str, labels: Mapping[str, str] | None = None, *, by: str = "", **parts: Any) -> Pod:
-    metadata: dict[str, Any] = {
-        "namespace": "default",
-        "name": uid,
-        "uid": uid,
-        "labels": dict(labels or {}),
-    }
+    metadata: dict[str, Any] = {"namespace": "default", "name": uid, "uid": uid, "labels": dict(labels or {})}
     if by:
         owned: dict[str, Any] = {"f:conditions": {'k:{"type":"DisruptionTarget"}': {"f:reason": {}}}}
         fields = {"f:status": owned}

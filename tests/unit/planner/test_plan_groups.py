@@ -376,10 +376,7 @@ def test_a_unit_that_an_order_removes_whole_is_awaited() -> None:
     [
         ([], "PodGroup default/g does not exist"),
         ([group("g", parent="c")], "CompositePodGroup default/c"),
-        (
-            [group("g", parent="c"), group("c", parent="c", composite=True)],
-            "form a cycle",
-        ),
+        ([group("g", parent="c"), group("c", parent="c", composite=True)], "form a cycle"),
         ([GroupRecord(key=GroupKey("other", "g"), uid="u", whole=False)], "does not exist"),
     ],
 )

@@ -386,13 +386,7 @@ async def test_resources_that_the_profile_ignores_are_no_columns(arguments: byte
 
 def bound(**condition: Any) -> msgspec.Raw:
     """The pod as a DaemonSet's for n1, with what the scheduler has said of it."""
-    owner = {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "name": "logs",
-        "uid": "logs",
-        "controller": True,
-    }
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "logs", "uid": "logs", "controller": True}
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     conditions = [{"type": "PodScheduled", "status": "False", **condition}] if condition else []

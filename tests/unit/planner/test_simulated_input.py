@@ -27,11 +27,7 @@ from unit.planner.offline_building import (
 
 def claim(name: str, *, volume: str = "", of: str | None = None) -> Object:
     spec = {"volumeName": volume, "accessModes": ["ReadWriteOnce"], "storageClassName": of}
-    return {
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": spec,
-    }
+    return {"kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
 def storage_class(name: str, *, waits: bool, default: bool = False) -> Object:

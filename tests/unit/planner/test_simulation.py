@@ -404,10 +404,7 @@ def test_a_deployments_pods_are_of_a_revision_of_their_own() -> None:
     assert second.result == "refused"
 
 
-@pytest.mark.parametrize(
-    ("own", "result"),
-    [({}, "refused"), ({"requests": {"cpu": "1"}}, "fits")],
-)
+@pytest.mark.parametrize(("own", "result"), [({}, "refused"), ({"requests": {"cpu": "1"}}, "fits")])
 def test_a_limit_of_the_whole_pod_asks_for_as_much(own: Object, result: str) -> None:
     new = pod("new", priority=9)
     new["spec"]["containers"][0]["resources"] = own

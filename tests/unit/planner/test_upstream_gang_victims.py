@@ -59,12 +59,7 @@ def uids(names: str) -> frozenset[str]:
 
 
 THREE_NODES = (Running("p1", 1), Running("p2", 2, group="pg1"), Running("p3", 3, group="pg2"))
-TWO_FREE = (
-    Running("p1", 1),
-    Running("p2", 2),
-    Running("p3", 3, HIGH),
-    Running("p4", 4, HIGH),
-)
+TWO_FREE = (Running("p1", 1), Running("p2", 2), Running("p3", 3, HIGH), Running("p4", 4, HIGH))
 UNIT_AND_ONE = (Running("v1", 1, MID, "pg"), Running("v2", 2, MID, "pg"), Running("v3", 3))
 TWO_UNITS = (
     Running("v1", 1, MID, "pg"),

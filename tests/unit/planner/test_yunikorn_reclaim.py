@@ -13,10 +13,7 @@ from unit.planner.reclaim_cases import Case, below_guarantee, cases_of, play
 
 CASES: Final = cases_of("yunikorn_reclaim.json")
 
-OTHERS: Final = {
-    "TestTryPreemption": ["2"],
-    "VictimsAvailable_InsufficientResource": ["2"],
-}
+OTHERS: Final = {"TestTryPreemption": ["2"], "VictimsAvailable_InsufficientResource": ["2"]}
 """Who goes here instead: of two alike the one that started last, where the test names the other; and one pod
 that has as much as is missing, where victims there have to have as much as is asked for."""
 
