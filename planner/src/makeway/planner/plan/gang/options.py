@@ -69,7 +69,7 @@ def options_of(
     frees = np.concatenate(
         [model.uses[asked[:, None], slots, node], *(rule.use[slots, node][None] for _, rule in alone)]
     ).T
-    room = model.room[asked, node] + model.uses[asked][:, gone, node].sum(axis=1)
+    room = model.room[asked, node] + model.uses[asked[:, None], np.flatnonzero(gone), node].sum(axis=1)
     members = _counts(
         effects, node, asked, left=left, missing=missing, most=room + frees[:, : asked.size].sum(axis=0)
     )

@@ -177,9 +177,9 @@ class Stairs:
                 self.shared += 1
             for rule in model.rooms:
                 if not rule.alone and rule.use[slot, node] and rule.domains[node] >= 0:
-                    there = np.flatnonzero(rule.domains == rule.domains[node]).tolist()
-                    if len(there) <= TOUCHED:
-                        touched.update(there)
+                    there = rule.domains == rule.domains[node]
+                    if np.count_nonzero(there) <= TOUCHED:
+                        touched.update(np.flatnonzero(there).tolist())
                     else:
                         widely = True
         return touched, widely
