@@ -6,7 +6,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
@@ -214,20 +214,37 @@ class Placing:
         self.spreads = [rule.totals.copy() for rule in model.spreads]
         self.affinities = [[one.copy() for one in rule.totals] for rule in model.affinities]
 
-    def remove(self, slots: Iterable[Slot], sign: int = 1) -> None:
-        """Let pods go; with a `sign` of -1 they are back."""
-        if self.model.is_ruled:
-            for slot in slots:
-                self._add(slot[1], -sign, "use", slot)
+    def remove(self, slots: Collection[Slot], sign: int = 1) -> None:
+        """Let pods go; with a `sign` of -1 they are back. O(rules · pods)."""
+        if self.model.is_ruled and slots:
+            at = places_of(slots)
+            for rule, of_nodes, totals, more in self._counted():
+                domains = of_nodes[at[1]]
+                inside = domains >= 0
+                np.subtract.at(totals, domains[inside], more * sign * rule.use[at][inside])
 
-    def may_come(self, cls: int, node: int) -> bool:
-        """Report whether the rules let one more member of a class onto a node."""
+    def may_come(self, cls: int, node: int, count: int = 1) -> bool:
+        """Report whether the rules let so many more members of a class onto a node.
+
+        Spread and affinity are asked for the first of them alone.
+        """
         model = self.model
         if not model.allowed[cls, node]:
             return False
         return self.is_open(cls, node) and all(
-            self._has_room(number, rule, cls, node) for number, rule in enumerate(model.rooms)
+            self._has_room(number, rule, cls, node, count) for number, rule in enumerate(model.rooms)
         )
+
+    def come(self, cls: int, node: int, count: int) -> int:
+        """Put members onto a node, as many of some as the rules let come; return how many."""
+        if not (self.spreads or self.affinities) and self.may_come(cls, node, count):
+            self.place(cls, node, count)
+            return count
+        placed = 0
+        while placed < count and self.may_come(cls, node):
+            self.place(cls, node)
+            placed += 1
+        return placed
 
     def is_open(self, cls: int, node: int) -> bool:
         """Report whether spread and affinity let one more member come."""
@@ -282,12 +299,30 @@ class Placing:
         near = (held > 0 for of_terms in self.affinities for held in of_terms)
         return tuple(one.tobytes() for one in (*even, *near))
 
-    def _has_room(self, number: int, rule: RoomRule, cls: int, node: int) -> bool:
-        """Report whether a rule of a class, or of members that are there already, lets another one come."""
+    def all_may_come(self, draft: Draft) -> bool:
+        """Report whether rules of room let all members of a draft come: in whichever order is no matter.
+
+        The last one of a rule's class that comes finds what the others of its domain have left.
+        O(rules · (members + domains)).
+        """
+        classes = np.array([cls for (_, cls), count in draft.members.items() if count], np.int64)
+        nodes = np.array([node for (node, _), count in draft.members.items() if count], np.int64)
+        counts = np.array([count for count in draft.members.values() if count], np.int64)
+        for rule, room in zip(self.model.rooms, self.rooms, strict=True):
+            domains, left = rule.domains[nodes], room.copy()
+            inside = domains >= 0
+            np.subtract.at(left, domains[inside], (rule.take[classes] * counts)[inside])
+            mine = domains[inside & (classes == rule.cls)]
+            if (left[mine] + rule.take[rule.cls] < rule.need).any():
+                return False
+        return True
+
+    def _has_room(self, number: int, rule: RoomRule, cls: int, node: int, count: int) -> bool:
+        """Report whether a rule of a class, or of members that are there already, lets so many more come."""
         domain = int(rule.domains[node])
         if domain < 0:
             return True
-        room = int(self.rooms[number][domain])
+        room = int(self.rooms[number][domain]) - (count - 1) * int(rule.take[cls])
         if rule.cls == cls:
             return room >= rule.need
         if not rule.take[cls] or not self.there[number][domain, rule.cls]:
@@ -304,28 +339,23 @@ class Placing:
 
     def place(self, cls: int, node: int, count: int = 1) -> None:
         """Put members onto a node."""
-        self._add(node, count, "take", cls)
-        for rule, there in zip(self.model.rooms, self.there, strict=True):
-            if rule.domains[node] >= 0:
-                there[rule.domains[node], cls] += count
+        for rule, domains, totals, more in self._counted():
+            if domains[node] >= 0:
+                totals[domains[node]] += more * count * rule.take[cls]
+        for room, there in zip(self.model.rooms, self.there, strict=True):
+            if room.domains[node] >= 0:
+                there[room.domains[node], cls] += count
 
-    def _add(self, node: int, count: int, of: Literal["use", "take"], at: Slot | int) -> None:
-        """Count so many more pods or members on a node, by what they use or take of each rule."""
+    def _counted(self) -> Iterator[tuple[RoomRule | SpreadRule | AffinityRule, Ints, Ints, int]]:
+        """Yield rules with the domains of nodes, what these hold, and what a pod more adds to it: 1 or -1."""
         model = self.model
-
-        def amount_of(rule: RoomRule | SpreadRule | AffinityRule) -> int:
-            return count * int(getattr(rule, of)[at])
-
         for rule, room in zip(model.rooms, self.rooms, strict=True):
-            if rule.domains[node] >= 0:
-                room[rule.domains[node]] -= amount_of(rule)
+            yield rule, rule.domains, room, -1
         for spread, totals in zip(model.spreads, self.spreads, strict=True):
-            if spread.domains[node] >= 0:
-                totals[spread.domains[node]] += amount_of(spread)
+            yield spread, spread.domains, totals, 1
         for affinity, of_terms in zip(model.affinities, self.affinities, strict=True):
-            for domain, held in zip(affinity.domains[:, node], of_terms, strict=True):
-                if domain >= 0:
-                    held[domain] += amount_of(affinity)
+            for domains, held in zip(affinity.domains, of_terms, strict=True):
+                yield affinity, domains, held, 1
 
 
 def _most_in(rule: SpreadRule, totals: Ints) -> int:
@@ -348,10 +378,14 @@ def arrange(model: Model, draft: Draft) -> list[Step] | None:
         )
         if count
     ]
+    if not all(model.allowed[cls, node] for cls, node, _ in left):
+        return None
     if not model.is_ruled:
-        return left if all(model.allowed[cls, node] for cls, node, _ in left) else None
+        return left
     placing = Placing(model)
     placing.remove(gone(model, draft))
+    if not (model.spreads or model.affinities):
+        return _joined(_in_turns(left)) if placing.all_may_come(draft) else None
     gates: dict[tuple[int, ...], deque[Step]] = {}
     for step in left:
         gates.setdefault(placing.gate(step[0], step[1]), deque()).append(step)
@@ -365,6 +399,17 @@ def arrange(model: Model, draft: Draft) -> list[Step] | None:
         if len(order) == before:
             return None
     return _joined(order)
+
+
+def _in_turns(left: list[Step]) -> list[Step]:
+    """Return members one at a time, those of one class after the other, and of each in turns of the nodes."""
+    order: list[Step] = []
+    for of in dict.fromkeys(cls for cls, _, _ in left):
+        waiting = [one for one in left if one[0] == of]
+        while waiting:
+            order += [(cls, node, 1) for cls, node, _ in waiting]
+            waiting = [(cls, node, count - 1) for cls, node, count in waiting if count > 1]
+    return order
 
 
 def _place_all(placing: Placing, waiting: deque[Step], order: list[Step]) -> None:

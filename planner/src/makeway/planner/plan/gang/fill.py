@@ -144,7 +144,9 @@ class _Filling:
         model = self.model
         self.draft = draft.copy()
         self._stairs.charge(Draft({}, draft.singles, draft.units))
-        self._go(gone(model, draft))
+        pods = gone(model, draft)
+        self._placing.remove(pods)
+        self._go(pods)
         for (node, cls), count in draft.members.items():
             self._stairs.place(cls, node, count)
             self._placing.place(cls, node, count)
@@ -300,11 +302,9 @@ class _Filling:
             return False
         slots: list[Slot] = [*singles, *slots_of(model, units)]
         self._placing.remove(slots)
-        placed = 0
-        while placed < count and self._placing.may_come(cls, node):
-            self._placing.place(cls, node)
-            placed += 1
-        self._placing.remove(slots, -1)
+        placed = self._placing.come(cls, node, count)
+        if not placed or (placed < count and slots):
+            self._placing.remove(slots, -1)
         if not placed:
             self._open[cls, node] = False  # members that are there keep the class away
             return False
@@ -327,6 +327,5 @@ class _Filling:
         """Let pods go, and price the other nodes that this makes room on."""
         touched, widely = self._stairs.go(slots)
         self._freed_widely |= widely
-        self._placing.remove(slots)
         if len(touched) > 1:
             self._price_again(tuple(range(len(self.model.counts))), sorted(touched))
