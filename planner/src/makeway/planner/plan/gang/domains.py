@@ -9,11 +9,10 @@ from typing import Final
 import numpy as np
 
 from makeway.core.policy.document import GroupTerm
-from makeway.planner.plan.gang.draft import Draft, price_of
 from makeway.planner.plan.gang.levels import least_levels
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.question import GangQuestion
-from makeway.planner.plan.price import Key
+from makeway.planner.plan.price import Key, Price
 from makeway.planner.plan.result import GangDomain
 from makeway.planner.snapshot.columns import MOST
 
@@ -35,32 +34,34 @@ def parts_of(model: Model, gang: GangQuestion) -> Generator[None, None, list[Par
     snapshot = model.snapshot
     nodes: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
     for place, name in enumerate(model.names):
-        held = snapshot.nodes[name].labels if name in snapshot.nodes else {}
-        if all(key in held for key in gang.topology):
-            nodes[tuple(held[key] for key in gang.topology)].append(place)
+        if (node := snapshot.nodes.get(name)) is not None:
+            held = node.labels
+            if all(key in held for key in gang.topology):
+                nodes[tuple(held[key] for key in gang.topology)].append(place)
     for placement in gang.placed:
         there = snapshot.nodes.get(placement.node)
         if there is not None:
             mine = tuple(there.labels.get(key, "") for key in gang.topology)
             nodes = defaultdict(list, {mine: nodes.get(mine, [])})
-    emptied = model.emptied(model.removable)
+    emptied = model.emptied()
     share = np.min(emptied / np.maximum(model.need[0], 1)[:, None], axis=0, initial=float(model.must))
     chosen = sorted(nodes, key=lambda values: (-float(share[nodes[values]].sum()), values))
     yield
+    chosen = [values for values in chosen[:MOST_DOMAINS] if model.allowed[:, nodes[values]].any()]
+    domains = np.full(model.nodes, -1, np.int64)
+    for number, values in enumerate(chosen):
+        domains[nodes[values]] = number
+    levels = yield from least_levels(model, list(range(len(model.counts))), domains, len(chosen))
     parts: list[Part] = []
-    for values in chosen[:MOST_DOMAINS]:
-        if model.allowed[:, nodes[values]].any():
-            part = model.within(np.array(nodes[values]))
-            classes, here = list(range(len(part.counts))), np.zeros(part.nodes, np.int64)
-            (level,) = least_levels(part, classes, here, 1).tolist()
-            parts.append((level, tuple(zip(gang.topology, values, strict=True)), part))
-            yield
+    for level, values in zip(levels.tolist(), chosen, strict=True):
+        part = model.within(np.array(nodes[values]))
+        parts.append((level, tuple(zip(gang.topology, values, strict=True)), part))
+        yield
     return sorted(parts, key=lambda one: one[0])
 
 
-def cannot_beat(level: int, model: Model, draft: Draft, objective: tuple[GroupTerm, ...]) -> bool:
-    """Report whether no plan with a victim of at least a level costs less than a draft."""
-    price = price_of(model, draft)
+def cannot_beat(level: int, price: Price, objective: tuple[GroupTerm, ...]) -> bool:
+    """Report whether no plan with a victim of at least a level costs less than a price."""
     if not price.victims:
         return True
     first = objective[: objective.index("highestPriority")] if "highestPriority" in objective else objective

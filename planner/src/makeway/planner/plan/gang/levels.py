@@ -31,20 +31,25 @@ class First:
 
 
 def fillings(
-    model: Model, base: Draft, objective: tuple[GroupTerm, ...], work: Work
+    model: Model, base: Draft, each: Ints, objective: tuple[GroupTerm, ...], work: Work
 ) -> Generator[None, None, First]:
     """Return first plans: at the least level without a violated budget, or else with.
 
     Where the objective has another order, both, and those at the highest level. `base`: who goes in each.
+    `each`: as of `most_alone`.
     """
-    levels = [-MOST, *np.unique(model.priority[model.removable]).tolist()]
+    levels = [-MOST, *_priorities(model)]
     highest = price_of(model, base).highest
     levels = [one for one in levels if one >= highest] or levels[-1:]
-    room = room_for(model, levels[-1])
+    room = min(int(each.sum()), sum(model.counts))
     if room < model.must:
         return First([Filled(Draft(), model.must - room, ())], levels[-1], out_of_question=True)
     yield
-    low, high = 0, len(levels) - 1
+    low, high = 0, 1
+    while high < len(levels) and room_for(model, levels[high]) < model.must:
+        low, high = high + 1, 2 * high + 1
+        yield
+    high = min(high, len(levels) - 1)
     while low < high:
         middle = (low + high) // 2
         if room_for(model, levels[middle]) < model.must:
@@ -80,10 +85,10 @@ def room_for(model: Model, level: int) -> int:
 
 def most_alone(model: Model) -> Ints:
     """Return int64[C, N], the members of each class that a node without removable pods holds."""
-    return _each_alone(model, MOST)
+    return _each_alone(model, None)
 
 
-def least_levels(model: Model, classes: list[int], domains: Ints, count: int) -> Ints:
+def least_levels(model: Model, classes: list[int], domains: Ints, count: int) -> Generator[None, None, Ints]:
     """Return int64[count], below which priority of victims there is no room with some classes in one domain.
 
     A bound, as `room_for`; MOST for a domain without room. `domains`: int64[N], negative for a node in none.
@@ -92,10 +97,11 @@ def least_levels(model: Model, classes: list[int], domains: Ints, count: int) ->
     others = [cls for cls in range(len(model.counts)) if cls not in classes]
     counts = np.array(model.counts, np.int64)
     beside = int(np.minimum(most_alone(model)[others].sum(axis=1), counts[others]).sum())
-    levels = np.array([-MOST, *np.unique(model.priority[model.removable]).tolist(), MOST], np.int64)
+    levels = np.array([-MOST, *_priorities(model), MOST], np.int64)
     low, high = np.zeros(count, np.int64), np.full(count, levels.size - 1, np.int64)
     inside = domains >= 0
     while (low < high).any():
+        yield
         middle = (low + high) // 2
         level = np.where(inside, levels[middle][domains], -MOST)
         room = np.zeros((len(classes), count), np.int64)
@@ -112,12 +118,12 @@ def bound_of(model: Model) -> tuple[int, str]:
     No plan has more. The cause is a rule's, or empty for resources. Pods that are on none of the model's
     nodes count as gone. O(slots · nodes · rules).
     """
-    each = _each_alone(model, MOST)
+    each = most_alone(model)
     total = sum(model.counts)
     beside = total - np.array(model.counts)
     found = [(min(total, int((each.sum(axis=1) + beside).min())), "")]
     allowed = model.allowed.any(axis=0)
-    room = np.maximum(model.emptied(model.removable), 0)[:, allowed].sum(axis=1)
+    room = np.maximum(model.emptied(), 0)[:, allowed].sum(axis=1)
     least = np.cumsum(np.sort(np.repeat(model.need, model.counts, axis=0), axis=0), axis=0)
     found += [(int((least[:, at] <= room[at]).sum()), "") for at in np.flatnonzero(least[-1] > 0).tolist()]
     for rule in model.rooms:
@@ -152,10 +158,11 @@ def fewest_victims(model: Model, each: Ints) -> int:
     need, room = model.need[0][asked][:, None], model.room[asked][:, usable]
     counts = np.arange(1, min(int(most.max()), MOST_COUNTED) + 1)
     lack = np.maximum(counts[:, None, None] * need - room, 0)
-    free = [np.where(model.removable, model.uses[one], 0) for one in asked.tolist()]
-    largest = np.array([max(1, int(one.max(initial=0))) for one in free])[:, None]
+    largest = np.maximum(model.uses.max(axis=(1, 2), initial=0), 1)[asked, None]
     victims = -(-lack // largest)
-    if len(free) * model.removable.size <= MOST_SORTED and _differ(model.removable, free):
+    if asked.size * model.removable.size <= MOST_SORTED and _differ(
+        model.removable, free := model.uses[asked]
+    ):
         freed = np.cumsum(-np.sort([-one[:, usable] for one in free], axis=1), axis=1)
         victims = (lack > 0) + np.array([(freed < one[:, None]).sum(axis=1) for one in lack])
     fewest = np.where(most >= counts[:, None], victims.max(axis=1, initial=0), MOST).min(axis=1)
@@ -166,14 +173,26 @@ def fewest_victims(model: Model, each: Ints) -> int:
     return math.ceil(min(of_member) * model.must - 1e-6)
 
 
-def _differ(removable: Flags, free: list[Ints]) -> bool:
+def _priorities(model: Model) -> list[int]:
+    """Return the priorities of removable pods, the lowest first. O(slots · nodes)."""
+    priority, first = model.priority, model.removable.copy()
+    # Most pods have the priority of the one before: a look at all of them takes less time than to sort them.
+    first[1:] &= ~model.removable[:-1] | (priority[1:] != priority[:-1])
+    found: list[int] = np.unique(priority[first]).tolist()
+    return found
+
+
+def _differ(removable: Flags, free: Ints) -> bool:
     """Report whether removable pods free different amounts."""
     return any(one.max() > np.where(removable, one, MOST).min() for one in free)
 
 
-def _each_alone(model: Model, level: int | Ints) -> Ints:
-    """Return int64[C, N], how many members of each class a node has room for, were they the only ones."""
-    emptied = model.emptied(model.removable & (model.priority <= level))
+def _each_alone(model: Model, level: int | Ints | None) -> Ints:
+    """Return int64[C, N], how many members of each class a node has room for, were they the only ones.
+
+    `level`: of the pods that are gone; None for all that are removable.
+    """
+    emptied = model.emptied(None if level is None else model.priority <= level)
     most = np.zeros((len(model.counts), model.nodes), np.int64)
     for cls, count in enumerate(model.counts):
         asked = model.need[cls] > 0

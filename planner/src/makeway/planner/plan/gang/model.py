@@ -109,10 +109,11 @@ class NodePods:
     `rows`: int64[N], of the snapshot; `names`: of these nodes. `awaited`: pods that are leaving, by node.
     `room`: int64[R, N], with the awaited gone and the nominated there.
 
-    Of the pods, in the order of reprieve: `removable`: bool[D, N]; `uses`: int64[R, D, N]; `priority`,
-    `start`, `budgets` (sets), `lost` (work, where that counts), `gang` (groups by number, 0 for none or a
-    unit's), `unit` (place in `units`, 0 for none), `queue` (by number): int64[D, N]; `follows`: bool[D, N],
-    of the same unit as the pod before. `pods`: by node. `spare`: how many pods each gang can lose.
+    Of the pods, in the order of reprieve: `removable`: bool[D, N]; `uses`: int64[R, D, N], of those alone;
+    `priority`, `start`, `budgets` (sets), `lost` (work, where that counts), `gang` (groups by number, 0 for
+    none or a unit's), `unit` (place in `units`, 0 for none), `queue` (by number): int64[D, N]; `follows`:
+    bool[D, N], of the same unit as the pod before. `pods`: by node. `spare`: how many pods each gang can
+    lose.
     """
 
     rows: Ints
@@ -185,9 +186,13 @@ class Model(NodePods):
         """Return units by their numbers, in order."""
         return [unit for number in sorted(numbers) if (unit := self.units[number]) is not None]
 
-    def emptied(self, going: Flags) -> Ints:
-        """Return int64[R, N], the room with some pods gone. `going`: bool[D, N]. O(slots · nodes)."""
-        return np.asarray(self.room + np.einsum("rdn,dn->rn", self.uses, going.astype(np.int64)))
+    def emptied(self, going: Flags | None = None) -> Ints:
+        """Return int64[R, N], the room with some pods gone; all that are removable where none are named.
+
+        `going`: bool[D, N], some of them. O(slots · nodes).
+        """
+        uses = self.uses if going is None else self.uses * going
+        return np.asarray(self.room + uses.sum(axis=1))
 
     def within(self, nodes: Ints) -> Model:
         """Return the same question over fewer of the nodes. `nodes`: int64[n], places. O(slots · nodes)."""

@@ -136,7 +136,7 @@ def modelling(
     return Model(
         **{one.name: getattr(whole, one.name) for one in fields(NodePods)},
         snapshot=snapshot,
-        rank=np.argsort(np.argsort(np.array(whole.names))),
+        rank=np.argsort(np.argsort(snapshot.name_rank()[whole.rows])),
         need=vectors[:, asked],
         allowed=allowed,
         counts=tuple(one.count for one in gang.classes),

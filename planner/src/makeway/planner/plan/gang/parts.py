@@ -59,51 +59,61 @@ def part_of(
     columns = batch.columns
     planning.rules.exempt(columns)
     removable = _removable(snapshot, question, batch, groups=groups, planning=planning, labelled=labelled)
+    shape, rows = removable.shape, batch.rows.tolist()
     allocatable = columns.allocatable[asked]
     room = allocatable - columns.requested[asked] - batch.reserved[asked]
     room = np.where(served[:, None] & (allocatable == 0), MOST, room)
     group = columns.group
-    unit = np.zeros(group.shape, np.int64) if groups is None else groups.unit
-    alone = np.where(unit > 0, 0, group)
-    signatures = columns.signature
+    if groups is not None:
+        group = np.where(groups.unit > 0, 0, group)
+    alone = _or_none(group)
+    spare = np.flatnonzero(np.bincount(alone[removable])).tolist() if any(alone.strides) else ()
     return Part(
         rows=batch.rows,
-        names=[snapshot.names[row] for row in batch.rows.tolist()],
+        names=[snapshot.names[row] for row in rows],
         room=room,
         removable=removable,
-        uses=columns.requests(asked),
+        uses=np.where(removable, columns.requests(asked), 0),
         requests={
             name: columns.request(columns.resources[name]) for name in counted if name in columns.resources
         },
         priority=columns.priority,
         start=columns.start,
-        budgets=columns.budgets,
+        budgets=_or_none(columns.budgets),
         lost=_lost(columns, removable, planning.lost_work),
         gang=alone,
-        unit=unit,
-        follows=np.zeros(group.shape, np.bool_) if groups is None else groups.follows,
-        weighed=tuple(one.as_known(signatures) for one in weights),
-        queue=np.full(group.shape, -1, np.int64) if queues is None else queues.as_known(signatures) - 1,
-        pods=_pods(batch),
+        unit=np.broadcast_to(0, shape) if groups is None else groups.unit,
+        follows=np.broadcast_to(np.False_, shape) if groups is None else groups.follows,
+        weighed=tuple(one.as_known(columns.signature) for one in weights),
+        queue=np.broadcast_to(-1, shape) if queues is None else queues.as_known(columns.signature) - 1,
+        pods=_pods(batch, rows),
         awaited=batch.awaited,
         nominated=batch.nominated,
         units=[None] if groups is None else groups.units,
-        spare=_spare(snapshot, question, np.flatnonzero(np.bincount(alone[removable])).tolist()),
+        spare=_spare(snapshot, question, spare),
     )
+
+
+def _or_none(numbers: Ints) -> Ints:
+    """Return numbers, which take no memory where all are 0."""
+    return numbers if numbers.any() else np.broadcast_to(0, numbers.shape)
 
 
 def _lost(columns: NodeSlots, removable: Flags, lost_work: LostWorkOf | None) -> Ints:
     """Return int64[D, N], what removable pods lose; 0 where it does not count."""
+    if lost_work is None:
+        return np.broadcast_to(0, removable.shape)
     lost = np.zeros(removable.shape, np.int64)
-    if lost_work is not None:
-        slots, places = np.nonzero(removable)
-        lost[slots, places] = lost_work.of_pods(columns, slots, places).at(lost_work.second)
+    slots, places = np.nonzero(removable)
+    lost[slots, places] = lost_work.of_pods(columns, slots, places).at(lost_work.second)
     return lost
 
 
-def _pods(batch: NodeBatch) -> list[list[PodRecord]]:
-    """Return the pods of each node in the order of its columns."""
-    of_nodes = [batch.records(place) for place in range(batch.rows.size)]
+def _pods(batch: NodeBatch, rows: Sequence[int]) -> list[list[PodRecord]]:
+    """Return the pods of each node in the order of its columns. `rows`: of the nodes."""
+    of_nodes = [batch.of_rows[row] for row in rows]
+    for place, moved in batch.moved.items():
+        of_nodes[place] = moved
     if batch.order is None:
         return of_nodes
     orders = batch.order.T.tolist()
@@ -127,7 +137,7 @@ def joined(parts: Sequence[Part]) -> Generator[None, None, Part]:
                 here[number] = numbered.setdefault(unit.unit.number, len(units))
                 if here[number] == len(units):
                     units.append(unit)
-        of_parts.append(replace(part, unit=here[part.unit]))
+        of_parts.append(replace(part, unit=here[part.unit]) if len(here) > 1 else part)
     parts = of_parts
 
     first = np.cumsum([0, *(part.rows.size for part in parts)])
@@ -143,8 +153,11 @@ def joined(parts: Sequence[Part]) -> Generator[None, None, Part]:
     ]
 
     def deep(arrays: Sequence[Any], empty: int = 0) -> Any:
-        """Return arrays by slot and node as one, nodes in order."""
-        found = np.empty((*arrays[0].shape[:-2], depth, rows.size), arrays[0].dtype)
+        """Return arrays by slot and node as one, nodes in order. `empty`: what is where there is no pod."""
+        shape = *arrays[0].shape[:-2], depth, rows.size
+        if not any(any(one.strides[-2:]) for one in arrays):
+            return np.broadcast_to(arrays[0].dtype.type(empty), shape)
+        found = np.empty(shape, arrays[0].dtype)
         for one, there in zip(arrays, to, strict=True):
             found[..., : one.shape[-2], there] = one
             found[..., one.shape[-2] :, there] = empty

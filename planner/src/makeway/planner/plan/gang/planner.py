@@ -39,6 +39,7 @@ from makeway.planner.plan.gang.solving import is_least, solve
 from makeway.planner.plan.gang.written import Found, seen_again, written
 from makeway.planner.plan.lost_work import largest_of, lost_work_of
 from makeway.planner.plan.planner import modelled
+from makeway.planner.plan.price import Price
 from makeway.planner.plan.refusal.guarantees import guarantees_text
 from makeway.planner.plan.refusal.text import (
     FORBIDDEN,
@@ -133,17 +134,18 @@ def _attempt(
         return begun
     scope, model, needs, left_out = begun
     best: tuple[Model, Draft, tuple[tuple[str, str], ...]] | None = None
+    price = Price()
     placeable = 0
     priced: list[GangDomain] = []
     parts = yield from parts_of(model, gang)
     steps, work = 0, Work()
     for level, domains, part in parts:
         yield
-        if steps >= MOST_DOMAIN_STEPS or (best is not None and cannot_beat(level, *best[:2], objective)):
+        if steps >= MOST_DOMAIN_STEPS or (best is not None and cannot_beat(level, price, objective)):
             continue
         kinds = kinds_of(part)
         one = kinds.model
-        if best is not None and is_least(one, most_alone(one), price_of(*best[:2]), objective):
+        if best is not None and is_least(one, most_alone(one), price, objective):
             continue
         steps += part.must if best is not None else 0
         share = work if len(parts) == 1 else work.part()
@@ -157,7 +159,7 @@ def _attempt(
         if draft is None:
             continue
         if best is None or rank_of(part, draft, objective) < rank_of(best[0], best[1], objective):
-            best = (part, draft, domains)
+            best, price = (part, draft, domains), price_of(part, draft)
     if best is None:
         scope = replace(scope, revision=snapshot.revision)
         models, whole = [part for _, _, part in parts], len(parts) < MOST_DOMAINS
@@ -351,7 +353,7 @@ def _keeps_together(model: Model) -> bool:
 
 def _lacks(model: Model) -> dict[str, int]:
     """Return of which resources there is too little even for members one by one, and how much."""
-    emptied = model.emptied(model.removable)
+    emptied = model.emptied()
     names = {number: name for name, number in model.snapshot.columns.resources.items()}
     need = model.need.max(axis=0)
     found = {}

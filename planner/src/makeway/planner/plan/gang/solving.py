@@ -23,6 +23,7 @@ import numpy as np
 
 from makeway.core.k8s.importance import NOT_STARTED
 from makeway.core.policy.document import GroupTerm
+from makeway.core.queues.victims import run_to_end
 from makeway.planner.plan.gang.domains import cannot_beat
 from makeway.planner.plan.gang.draft import Draft, holds, places_of, price_of, slots_of, trimmed
 from makeway.planner.plan.gang.levels import fewest_victims, fillings, least_levels, most_alone
@@ -106,9 +107,11 @@ def beginning(
     ways = ways_of(model)
     searched: list[Model] = []
     for way in ways:
-        if best is not None and cannot_beat(way.level, model, best[0], objective):
+        if best is not None and cannot_beat(way.level, price_of(model, best[0]), objective):
             continue
-        first = yield from fillings(way.model, base, objective, work)
+        first = yield from fillings(
+            way.model, base, each if way.model is model else most_alone(way.model), objective, work
+        )
         low = min(low, first.low)
         if not first.out_of_question:
             searched.append(way.model)
@@ -154,17 +157,13 @@ def is_least(model: Model, each: Ints, price: Price, objective: tuple[GroupTerm,
 
     None does than one with as few victims as any, all of the least priority. `each`: as of `most_alone`.
     """
-    if (
-        price.violations
-        or price.broken
-        or price.lost_work
-        or not highest_comes_first(objective)
-        or not model.removable.any()
-    ):
+    if price.violations or price.broken or price.lost_work or not highest_comes_first(objective):
         return False
-    least = int(np.where(model.removable, model.priority, MOST).min())
-    alike = price.highest == least and price.victims == price.highest_victims
-    return alike and price.victims <= fewest_victims(model, each)
+    alike = model.removable & (model.priority == price.highest)
+    lower = model.removable & (model.priority < price.highest)
+    if price.victims > price.highest_victims or not alike.any() or lower.any():
+        return False
+    return price.victims <= fewest_victims(model, each)
 
 
 def _part(model: Model, draft: Draft, next_best: tuple[int, ...]) -> list[int]:
@@ -263,7 +262,7 @@ def _ways(way: Way, rules: list[AffinityRule]) -> Iterator[Way]:
     values, domain_of = np.unique(rule.domains[:, inside], axis=1, return_inverse=True)
     domains = np.full(model.nodes, -1, np.int64)
     domains[inside] = domain_of.ravel()
-    levels = least_levels(model, [one.cls for one in rules], domains, values.shape[1])
+    levels = run_to_end(least_levels(model, [one.cls for one in rules], domains, values.shape[1]))
     for domain in np.argsort(levels, kind="stable").tolist()[:MOST_WAYS]:
         if levels[domain] < MOST:
             yield Way(_only(model, rules, np.asarray(domains == domain)), max(way.level, int(levels[domain])))
@@ -300,7 +299,7 @@ def one_each(model: Model, nodes: tuple[int, ...], objective: tuple[GroupTerm, .
         return None
     at, asked = np.array(nodes, np.int64), np.flatnonzero(model.need[0] > 0)
     need = model.need[0][asked, None]
-    left = model.emptied(model.removable)[np.ix_(asked, at)] - need
+    left = model.emptied()[np.ix_(asked, at)] - need
     if not asked.size or (left >= need).all(axis=0).any():
         return None
     part = model.within(at)
