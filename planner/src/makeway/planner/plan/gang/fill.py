@@ -19,7 +19,7 @@ from heapq import heapify, heappop, heappush, nsmallest
 import numpy as np
 
 from makeway.core.policy.document import GroupTerm
-from makeway.planner.plan.gang.draft import Draft, Slot, gone, slots_of, victims_of
+from makeway.planner.plan.gang.draft import Draft, Slot, gone, places_of, slots_of, victims_of
 from makeway.planner.plan.gang.model import Model, Work
 from makeway.planner.plan.gang.stairs import Stairs
 from makeway.planner.snapshot.columns import MOST, Ints
@@ -73,13 +73,15 @@ def fill(
     `strict`: no budget is violated. `turns`: classes that are placed together, in this order; none: all.
     Pauses now and then. O(nodes · slots · members of a node) and O(slots · members of a node) a step.
     """
-    filling = _Filling(model, level, objective, strict=strict)
+    few = _with_few(model, level, base)
+    yield
+    filling = _Filling(few, level, objective, strict=strict)
     filling.go_on(base)
     for classes in turns or (tuple(range(len(model.counts))),):
         yield from filling.run(classes)
     work.spend(filling.elements)
     next_best = tuple(dict.fromkeys(entry[3] for entry in sorted(filling.heap)[:64]))
-    return Filled(filling.draft, filling.missing, next_best, filling.bounded)
+    return Filled(filling.found(), filling.missing, next_best, filling.bounded)
 
 
 def extra(model: Model, draft: Draft, objective: tuple[GroupTerm, ...]) -> Generator[None, None, Draft]:
@@ -87,11 +89,20 @@ def extra(model: Model, draft: Draft, objective: tuple[GroupTerm, ...]) -> Gener
     more = sum(model.counts) - draft.placed
     if not more:
         return draft
-    filling = _Filling(model, -MOST, objective, strict=True)
+    filling = _Filling(_with_few(model, -MOST, draft), -MOST, objective, strict=True)
     filling.go_on(draft)
     filling.missing = more
     yield from filling.run(tuple(range(len(model.counts))))
-    return filling.draft
+    return filling.found()
+
+
+def _with_few(model: Model, level: int, base: Draft) -> Model:
+    """Return the question without pods that neither may go at a level, nor are a base's or a unit's."""
+    kept = model.removable & (model.priority <= level)
+    if len(model.units) > 1:
+        kept |= model.unit > 0
+    kept[places_of(base.singles)] = True
+    return model.of_pods(kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +153,9 @@ class _Filling:
     def go_on(self, draft: Draft) -> None:
         """Begin with what a draft has placed, and without its victims."""
         model = self.model
-        self.draft = draft.copy()
+        self.draft = draft = draft.copy()
+        if model.slots is not None:
+            draft.singles = {(int(model.slots[:, at].searchsorted(slot)), at) for slot, at in draft.singles}
         self._stairs.charge(Draft({}, draft.singles, draft.units))
         pods = gone(model, draft)
         self._placing.remove(pods)
@@ -152,6 +165,14 @@ class _Filling:
             self._placing.place(cls, node, count)
             self._left[cls] -= count
         self.missing = model.must - draft.placed
+
+    def found(self) -> Draft:
+        """Return the draft, by the slots that pods have where none is left out."""
+        draft, slots = self.draft, self.model.slots
+        if slots is None:
+            return draft
+        at = places_of(draft.singles)
+        return Draft(draft.members, set(zip(slots[at].tolist(), at[1].tolist(), strict=True)), draft.units)
 
     def run(self, classes: tuple[int, ...]) -> Generator[None, None, None]:
         """Take steps for some classes until all that have to be are placed, or no step is left."""

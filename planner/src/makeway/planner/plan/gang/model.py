@@ -9,9 +9,9 @@ How much one plan may look at is counted in elements of arrays, so that any mach
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -27,8 +27,9 @@ from makeway.planner.snapshot.columns import Flags, Ints
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
-_BY_NODE: Final = "rows rank room allowed removable uses priority start budgets lost gang unit follows queue"
-"""Arrays of a model of which the last axis is its nodes."""
+_BY_POD: Final = "removable uses priority start budgets lost gang unit follows queue"
+_BY_NODE: Final = f"rows rank room allowed {_BY_POD}"
+"""Arrays of a model by slot and node, and all of which the last axis is its nodes."""
 
 _T = TypeVar("_T", "RoomRule", "SpreadRule", "AffinityRule", "Model")
 
@@ -143,7 +144,8 @@ class Model(NodePods):
     node. `counts`: how many members of each class wait; `must`: how many have to be placed. `debits`: what
     in-flight pods take from budgets. `margins`: of queues' guarantees. `most_victims`: of one order.
     `lost_work`: what decides how much pods lose, None where that does not count. `preempting`: whom the
-    group may preempt.
+    group may preempt. `depth`: slots of the fullest node, by which work is counted; `slots`: int64[D, N], in
+    which of these the pods are, where others are left out.
     """
 
     snapshot: Snapshot
@@ -162,6 +164,8 @@ class Model(NodePods):
     left_out: tuple[str, ...]
     lost_work: LostWorkOf | None
     preempting: WhoPreempts
+    depth: int
+    slots: Ints | None = None
 
     @property
     def has_budgets(self) -> bool:
@@ -180,7 +184,7 @@ class Model(NodePods):
 
     def pod(self, slot: int, node: int) -> PodRecord:
         """Return the pod in a slot."""
-        return self.pods[node][slot]
+        return self.pods[node][slot if self.slots is None else self.slots[slot, node]]
 
     def whole(self, numbers: Iterable[int]) -> list[PlannedUnit]:
         """Return units by their numbers, in order."""
@@ -196,20 +200,54 @@ class Model(NodePods):
 
     def within(self, nodes: Ints) -> Model:
         """Return the same question over fewer of the nodes. `nodes`: int64[n], places. O(slots · nodes)."""
+
+        def of_nodes(array: Any) -> Any:
+            """Return an array for these. What is the same for all pods takes no memory there either."""
+            return array[..., nodes] if any(array.strides) else array[..., : nodes.size]
+
         return replace(
-            _of(self, nodes, _BY_NODE),
+            self._with(of_nodes, _BY_NODE, "domains", "domains may_come"),
             names=[self.names[node] for node in nodes.tolist()],
             pods=[self.pods[node] for node in nodes.tolist()],
             awaited={at: self.awaited[n] for at, n in enumerate(nodes.tolist()) if n in self.awaited},
-            rooms=tuple(_of(rule, nodes, "domains use") for rule in self.rooms),
-            spreads=tuple(_of(rule, nodes, "domains use") for rule in self.spreads),
-            affinities=tuple(_of(rule, nodes, "domains may_come use") for rule in self.affinities),
         )
 
+    def of_pods(self, kept: Flags) -> Model:
+        """Return the same question with some of the pods alone, if they are few; on each node they move up.
 
-def _of(one: _T, nodes: Ints, names: str) -> _T:
-    """Return a model or a rule with some of its arrays for fewer nodes, which are the last axis."""
-    return replace(one, **{name: getattr(one, name)[..., nodes] for name in names.split()})
+        `kept`: bool[D, N]; all that may go, and all of units. O(slots · nodes).
+        """
+        if 2 * np.count_nonzero(kept) > kept.size:
+            return self
+        nodes, slots = np.divmod(np.flatnonzero(kept.T.ravel()), len(kept))
+        count = np.bincount(nodes, minlength=self.nodes)
+        places = np.arange(nodes.size) - np.repeat(np.cumsum(count) - count, count)
+        depth = int(count.max(initial=0))
+
+        def moved_up(array: Any, empty: int = 0) -> Any:
+            if not any(array.strides[-2:]):
+                return array[..., :depth, :]
+            found = np.full((*array.shape[:-2], depth, self.nodes), empty, array.dtype)
+            found[..., places, nodes] = array[..., slots, nodes]
+            return found
+
+        return replace(
+            self._with(moved_up, _BY_POD),
+            slots=moved_up(np.broadcast_to(np.arange(len(kept))[:, None], kept.shape), len(kept)),
+        )
+
+    def _with(self, change: Callable[[Any], Any], own: str, domains: str = "", near: str = "") -> Model:
+        """Return the model with some arrays changed, its own and those of rules, and what rules count."""
+
+        def of(one: _T, names: str) -> _T:
+            return replace(one, **{name: change(getattr(one, name)) for name in names.split()})
+
+        return replace(
+            of(self, own),
+            rooms=tuple(of(rule, f"use {domains}") for rule in self.rooms),
+            spreads=tuple(of(rule, f"use {domains}") for rule in self.spreads),
+            affinities=tuple(of(rule, f"use {near}") for rule in self.affinities),
+        )
 
 
 def unit_cost(unit: PlannedUnit) -> int:

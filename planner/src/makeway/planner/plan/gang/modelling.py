@@ -154,6 +154,7 @@ def modelling(
         left_out=tuple(dict.fromkeys(name for one in layers for name in one.left_out)),
         lost_work=lost_work,
         preempting=preempting,
+        depth=whole.removable.shape[0],
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -43,7 +44,7 @@ class Stairs:
         self.placing = Placing(model)
         self.shared = 0
         self.going = 0
-        self.elements = 8 * model.removable.size
+        self.elements = 8 * model.depth * model.nodes
         self._strict = strict
         self._terms = [term for term in objective if term != "highestPriority"]
         self._gone = np.zeros_like(model.removable)
@@ -76,8 +77,11 @@ class Stairs:
         `evening`: pods go for an even spread, too. O(slots · nodes · most).
         """
         need, lacks, uses, candidates, violating = self._asked_of(cls, nodes, evening=evening)
-        spare = uses.sum(axis=1) - lacks
-        self.elements += 4 * CALLS + 4 * uses.size
+        behind = _Behind.of(uses, candidates, violating)
+        spare = behind.together[:, 0] - lacks
+        weights = self._weights(candidates, violating, nodes)
+        sums = [_from_each_on(one) for one in weights]
+        self.elements += 4 * CALLS + 4 * len(uses) * self.model.depth * nodes.size
         best: list[Ints] | None = None
         count: Ints = np.zeros(nodes.size, np.int64)
         # As many counts side by side as make no array too large.
@@ -89,9 +93,18 @@ class Stairs:
                 break
             wide = np.flatnonzero(fits)
             at = wide % nodes.size
-            self.elements += uses.shape[1] * (CALLS // 4 + counts.size + 4 * need.size * wide.size)
-            victims = reprieve(uses, lacks[:, at] + need * counts[wide], candidates, violating, at)
-            terms = self._price(victims, violating[:, at], nodes[at], fits)
+            self.elements += self.model.depth * (CALLS // 4 + counts.size + 4 * need.size * wide.size)
+            lacking = lacks[:, at] + need * counts[wide]
+            start, sure = behind.starts(lacking, at)
+            one_by_one = np.flatnonzero(~sure)
+            others = at[one_by_one]
+            victims = reprieve(uses, lacking[:, one_by_one], candidates, violating, others)
+            terms = []
+            for each, of_suffix in zip(weights, sums, strict=True):
+                term = np.zeros(fits.size, np.int64)
+                term[wide] = of_suffix[start, at]
+                term[wide[one_by_one]] = (victims * each[:, others]).sum(axis=0)
+                terms.append(term)
             counts, terms = _least_a_member(terms, fits, counts, nodes.size)
             if best is None:
                 best, count = terms, counts
@@ -109,8 +122,13 @@ class Stairs:
     def _victims(self, cls: int, nodes: Ints, counts: Ints, *, evening: bool = False) -> Flags:
         """Return bool[D, M], the pods that go where so many members come to each of some nodes."""
         need, lacks, uses, candidates, violating = self._asked_of(cls, nodes, evening=evening)
-        self.elements += uses.shape[1] * (CALLS // 4) + 8 * uses.size
-        return reprieve(uses, need * counts + lacks, candidates, violating, np.arange(nodes.size))
+        self.elements += self.model.depth * (CALLS // 4 + 8 * len(uses) * nodes.size)
+        at, lacking = np.arange(nodes.size), need * counts + lacks
+        start, sure = _Behind.of(uses, candidates, violating).starts(lacking, at)
+        victims: Flags = candidates & (np.arange(len(candidates))[:, None] >= start)
+        if not sure.all():
+            victims[:, ~sure] = reprieve(uses, lacking[:, ~sure], candidates, violating, at[~sure])
+        return victims
 
     @contextmanager
     def ahead(self, cls: int, nodes: Ints, counts: Ints) -> Iterator[tuple[Flags, Flags]]:
@@ -268,24 +286,22 @@ class Stairs:
                 violating = np.where(units == number, bad, violating)
         return violating
 
-    def _price(self, victims: Flags, violating: Flags, nodes: Ints, fits: Flags) -> list[Ints]:
-        """Return the terms of the objective that add up, int64[K] each: of nodes that fit, else 0.
-
-        `fits`: bool[K], which; the others are of these alone.
-        """
-        found = np.zeros((len(self._terms), fits.size), np.int64)
-        first = int(victims.any(axis=1).argmax()) if victims.size else 0
-        for at, term in enumerate(self._terms):
+    def _weights(self, candidates: Flags, violating: Flags, nodes: Ints) -> list[Ints]:
+        """Return the terms of the objective that add up, int64[D, M] each: what each pod adds by going."""
+        found = []
+        for term in self._terms:
             if term == "budgets":
-                found[at, fits] = (victims & violating).sum(axis=0)
+                each: Ints | Flags = violating
             elif term == "groups":
+                each = np.zeros(candidates.shape, np.int64)
                 if self._has_units:
-                    found[at, fits] = (victims & self._lead[:, nodes]).sum(axis=0)
+                    each += self._lead[:, nodes]
                 if self._has_gangs:
-                    found[at, fits] += (victims & self._breaking(nodes)).sum(axis=0)
+                    each += self._breaking(nodes)
             else:
-                found[at, fits] = (victims[first:] * self._each[term][first:, nodes]).sum(axis=0)
-        return [*found]
+                each = self._each[term][:, nodes]
+            found.append(np.where(candidates, each, 0))
+        return found
 
     def _breaking(self, nodes: Ints) -> Flags:
         """Return bool[D, M]: pods of gangs that can lose none more, and have not fallen below yet."""
@@ -306,11 +322,54 @@ def may_go(model: Model, level: int, *, near: bool = False) -> Flags:
     found = model.removable & (model.priority <= level)
     for rule in model.affinities if near else ():
         found &= ~_needed(model, rule, found)
+    if len(model.units) == 1:
+        return found
     highest = [-MOST if unit is None else max(pod.priority for pod in unit.members) for unit in model.units]
     stays = np.array(highest, np.int64) > level
     stays[model.unit[~found]] = True
     stays[0] = False
     return np.asarray(found & ~stays[model.unit])
+
+
+def _from_each_on(amounts: Ints) -> Ints:
+    """Return int64[…, D + 1, M], the sums from each slot on. `amounts`: int64[…, D, M]."""
+    found = np.zeros((*amounts.shape[:-2], amounts.shape[-2] + 1, amounts.shape[-1]), np.int64)
+    np.cumsum(amounts[..., ::-1, :], axis=-2, out=found[..., -2::-1, :])
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Behind:
+    """What candidates free from each slot on.
+
+    `together`: int64[Q, D + 1, M]. `least`: int64[Q, D + 2, M], the least that one of them does; MOST where
+    there is none. `in_order`: those in front are reprieved first.
+    """
+
+    together: Ints
+    least: Ints
+    in_order: bool
+
+    @classmethod
+    def of(cls, uses: Ints, candidates: Flags, violating: Flags) -> _Behind:
+        """Look at candidates of some nodes. As `reprieve` takes them."""
+        least = np.full((len(uses), len(candidates) + 2, candidates.shape[1]), MOST, np.int64)
+        np.minimum.accumulate(np.where(candidates, uses, MOST)[:, ::-1], axis=1, out=least[:, -3::-1])
+        return cls(_from_each_on(uses), least, not violating.any())
+
+    def starts(self, lacking: Ints, at: Ints) -> tuple[Ints, Flags]:
+        """Return int64[K], up to which slot all are reprieved, and bool[K], it is certain that no others are.
+
+        None of those behind has room then. `lacking`: int64[Q, K]; `at`: int64[K], places of nodes.
+        """
+        slots = self.together.shape[1] - 1
+        start, end = np.zeros(at.size, np.int64), np.full(at.size, slots)
+        for _ in range(slots.bit_length()):
+            middle = (start + end + 1) // 2
+            enough = (self.together[:, middle, at] >= lacking).all(axis=0)
+            start, end = np.where(enough, middle, start), np.where(enough, end, middle - 1)
+        none = (self.together[:, start, at] - lacking < self.least[:, start + 1, at]).any(axis=0)
+        return start, (none | (start == slots)) & self.in_order
 
 
 def _least_a_member(terms: list[Ints], fits: Flags, counts: Ints, nodes: int) -> tuple[Ints, list[Ints]]:
