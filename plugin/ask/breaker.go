@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
 	"makeway.dev/makeway/plugin/internal/telemetry"
@@ -24,6 +25,7 @@ const (
 // Safe for concurrent use.
 type Breaker struct {
 	clock clock.PassiveClock
+	shown *metrics.Gauge // its state; nil: nowhere
 
 	mu       sync.Mutex
 	state    telemetry.BreakerState
@@ -34,9 +36,19 @@ type Breaker struct {
 	answered time.Time     // when the last answer came
 }
 
-// NewBreaker is closed.
-func NewBreaker(clock clock.PassiveClock) *Breaker {
-	return &Breaker{clock: clock, openFor: breakerFirstOpen}
+// NewBreaker is closed. Its state is shown by a metric, where one is given.
+func NewBreaker(clock clock.PassiveClock, shown *metrics.Gauge) *Breaker {
+	b := &Breaker{clock: clock, shown: shown, openFor: breakerFirstOpen}
+	b.become(telemetry.Closed)
+	return b
+}
+
+// become changes the state. The caller holds the lock.
+func (b *Breaker) become(state telemetry.BreakerState) {
+	b.state = state
+	if b.shown != nil {
+		b.shown.Set(float64(state))
+	}
 }
 
 // Allow reports whether a request may be sent now. Each allowed request must be followed by Succeeded, Silent or failed.
@@ -50,7 +62,7 @@ func (b *Breaker) Allow() bool {
 	if b.clock.Now().Before(b.until) {
 		return false
 	}
-	b.state = telemetry.HalfOpen
+	b.become(telemetry.HalfOpen)
 	b.until = b.clock.Now().Add(MaxPlanTimeout)
 	return true
 }
@@ -67,7 +79,8 @@ func (b *Breaker) Succeeded() (wasOpen bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	wasOpen = b.state != telemetry.Closed
-	b.state, b.failures, b.openFor, b.cheap, b.answered = telemetry.Closed, 0, breakerFirstOpen, false, b.clock.Now()
+	b.become(telemetry.Closed)
+	b.failures, b.openFor, b.cheap, b.answered = 0, breakerFirstOpen, false, b.clock.Now()
 	return wasOpen
 }
 
@@ -83,7 +96,8 @@ func (b *Breaker) Silent(asked time.Time) {
 	case b.state == telemetry.Open && !b.cheap:
 		return // one more of those that were asked before it opened
 	}
-	b.state, b.cheap, b.until = telemetry.Open, false, b.clock.Now().Add(b.openFor)
+	b.become(telemetry.Open)
+	b.cheap, b.until = false, b.clock.Now().Add(b.openFor)
 }
 
 // failed counts a request that failed at once, such as one that NATS returned since no planner listens. That costs a cycle nothing, so
@@ -96,7 +110,8 @@ func (b *Breaker) failed() {
 	if b.state == telemetry.Closed && b.failures < BreakerThreshold {
 		return
 	}
-	b.state, b.cheap, b.openFor, b.until = telemetry.Open, true, breakerFirstOpen, b.clock.Now().Add(breakerFirstOpen)
+	b.become(telemetry.Open)
+	b.cheap, b.openFor, b.until = true, breakerFirstOpen, b.clock.Now().Add(breakerFirstOpen)
 }
 
 // Attempts is how many of so many attempts are worth making now: all that ask, one where a request would be a
@@ -112,7 +127,7 @@ func (b *Breaker) Attempts(most int) int {
 	return min(most, 1)
 }
 
-// Current is the state, for the metric, and when a request may be sent again.
+// Current is the state, and when a request may be sent again.
 func (b *Breaker) Current() (telemetry.BreakerState, time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

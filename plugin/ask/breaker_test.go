@@ -12,7 +12,7 @@ import (
 // away is a breaker that one question without an answer has opened.
 func away() (*Breaker, *testingclock.FakePassiveClock) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	b := NewBreaker(clock)
+	b := NewBreaker(clock, nil)
 	b.Allow()
 	b.Silent(clock.Now())
 	return b, clock
@@ -20,7 +20,7 @@ func away() (*Breaker, *testingclock.FakePassiveClock) {
 
 func TestThePlannerIsAwayAfterAQuestionWithoutAnyAnswer(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	b := NewBreaker(clock)
+	b := NewBreaker(clock, nil)
 	first := clock.Now()
 	b.Allow()
 	clock.SetTime(first.Add(time.Millisecond))
@@ -105,7 +105,7 @@ func TestALostProbeDoesNotKeepTheBreakerShutForEver(t *testing.T) {
 
 func TestWhileThePlannerDoesNotAnswerOneAttemptGoesAhead(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	b := NewBreaker(clock)
+	b := NewBreaker(clock, nil)
 	expect := func(when string, want int) {
 		t.Helper()
 		if got := b.Attempts(50); got != want {
@@ -127,7 +127,7 @@ func TestWhileThePlannerDoesNotAnswerOneAttemptGoesAhead(t *testing.T) {
 
 func TestWhereNoPlannerListensRequestsGoOnAndOnePodIsTriedAgainEachSecond(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	b := NewBreaker(clock)
+	b := NewBreaker(clock, nil)
 	for range 20 {
 		if !b.Allow() {
 			t.Fatal("a request that costs nothing is held back")

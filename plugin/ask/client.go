@@ -52,7 +52,6 @@ type Client struct {
 	Commits  *Breaker      // round commits: what a planner answers is worth no nomination while its orders are not stored
 	History  *History      // of pods that needed plans
 	Seen     *Seen         // how far the scheduler has come
-	Changed  func()        // is called where the state of a breaker may have changed
 	Least    time.Duration // that a cycle waits
 
 	LatePods   *Late[wire.PlanReply]
@@ -113,13 +112,10 @@ func send[Reply any](ctx context.Context, c *Client, q inquiry, idOf func(*Reply
 		} else {
 			q.breaker.failed()
 		}
-		c.Changed()
 		klog.FromContext(ctx).Info("plan_request_failed", "request_id", q.id, "reason", err.Error())
 		return nil, err
 	}
-	if q.breaker.Succeeded() {
-		c.Changed()
-	}
+	q.breaker.Succeeded()
 	return reply, nil
 }
 

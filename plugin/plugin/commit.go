@@ -127,7 +127,6 @@ func (e *engine) startCommit(order *pendingOrder) {
 				e.memory.Retries.OrdersCarried()
 			}
 		}
-		e.inflight.Notify() // the metric is set there
 		if err == nil {
 			return
 		}

@@ -148,8 +148,8 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, queues *queues.Gate, clock 
 			gangSize: func(namespace, name string) (there, needed int) { return minor.GangSize(handle, namespace, name) },
 		},
 		planner: &ask.Client{
-			Bus: bus, Subjects: subjects, Changed: inflight.Notify, // the metrics of the breakers are set there
-			Pods: ask.NewBreaker(clock), Groups: ask.NewBreaker(clock), Commits: ask.NewBreaker(clock), History: ask.NewHistory(), Seen: ask.NewSeen(),
+			Bus: bus, Subjects: subjects, History: ask.NewHistory(), Seen: ask.NewSeen(),
+			Pods: ask.NewBreaker(clock, breakerGauge), Groups: ask.NewBreaker(clock, groupBreakerGauge), Commits: ask.NewBreaker(clock, orderBreakerGauge),
 			Least: ask.LeastWait, LatePods: ask.NewLate[wire.PlanReply](mostLatePods), LateGroups: ask.NewLate[wire.GroupPlanReply](mostLateGroups),
 		},
 		verified: verified{failures: verify.NewFailures(), budget: &verify.Budget{}, samples: verify.NewSamples()},

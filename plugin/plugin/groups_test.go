@@ -884,7 +884,6 @@ func TestPlansForGangsThatComeTooLateKeepNoPodFromBeingPlannedFor(t *testing.T) 
 	if got := w.bus.asked[0].TimeoutMilliseconds; got != w.plugin.args.GroupPlanTimeout.Milliseconds() || got < 1000 {
 		t.Errorf("a plan for a gang may take %d ms", got)
 	}
-	w.plugin.engine.showBreakers()
 	if pods, groups := shown(t, "breaker_state"), shown(t, "group_breaker_state"); pods != 0 || groups != 2 {
 		t.Errorf("the metrics show %v for pods and %v for groups", pods, groups)
 	}

@@ -190,19 +190,8 @@ func (e *engine) runActivator(ctx context.Context) {
 			e.applyActivation(ctx, w)
 		}
 		inFlightGauge.Set(float64(e.inflight.Count()))
-		e.showBreakers()
 		goroutines.Wait(ctx, e.clock, next, e.inflight.Changed)
 	}
-}
-
-// showBreakers sets the metrics of the breakers.
-func (e *engine) showBreakers() {
-	pods, _ := e.planner.Pods.Current()
-	breakerGauge.Set(float64(pods))
-	groups, _ := e.planner.Groups.Current()
-	groupBreakerGauge.Set(float64(groups))
-	commits, _ := e.planner.Commits.Current()
-	orderBreakerGauge.Set(float64(commits))
 }
 
 // applyActivation lets a pod be tried again. Its gate is open, or opens as soon as its nomination is deleted. It

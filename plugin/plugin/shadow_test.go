@@ -20,7 +20,7 @@ func (w *world) asShadow(pod *v1.Pod, change func(*wire.PlanRequest)) *wire.Plan
 	w.t.Helper()
 	shadow := &shadow.Shadow{
 		Identity: "test", Filters: w.framework,
-		Planner:    &ask.Client{Bus: w.bus, Subjects: w.plugin.args.Subjects(), Pods: ask.NewBreaker(clock.RealClock{}), Changed: func() {}},
+		Planner:    &ask.Client{Bus: w.bus, Subjects: w.plugin.args.Subjects(), Pods: ask.NewBreaker(clock.RealClock{}, nil)},
 		Refresh:    func() error { return nil },
 		Pods:       w.framework.SharedInformerFactory().Core().V1().Pods().Lister(),
 		Namespaces: w.framework.SharedInformerFactory().Core().V1().Namespaces().Lister(),

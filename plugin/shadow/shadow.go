@@ -70,7 +70,7 @@ func New(ctx context.Context, options natsbus.Options, subjects wire.Subjects, f
 	options.Name, options.Inbox = "makeway-shadow "+identity, wire.ShadowInbox
 	bus := natsbus.Connect(ctx, options)
 	shadow := &Shadow{
-		Identity: identity, Planner: &ask.Client{Bus: bus, Subjects: subjects, Pods: ask.NewBreaker(clock.RealClock{}), Changed: func() {}}, Denied: bus.Denied,
+		Identity: identity, Planner: &ask.Client{Bus: bus, Subjects: subjects, Pods: ask.NewBreaker(clock.RealClock{}, nil)}, Denied: bus.Denied,
 		Filters: filters, args: profileArgs, Refresh: refresh, Pods: core.Pods().Lister(), Namespaces: core.Namespaces().Lister(),
 	}
 	goroutines.KeepRunning(ctx, "status", func(ctx context.Context) {
