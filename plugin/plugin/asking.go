@@ -17,6 +17,7 @@ import (
 
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/internal/telemetry"
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
@@ -87,9 +88,9 @@ func (e *engine) view(except types.UID) (known ask.View, err error) {
 // cycleKey is where the state of a scheduling cycle keeps a cycle.
 const cycleKey fwk.StateKey = "Cycle" + Name
 
-// cycle is what this plugin knows of a scheduling cycle.
+// cycle is what this plugin knows of a scheduling cycle, of a pod or of a group.
 type cycle struct {
-	began    time.Time     // when its PreFilter plugins ran; zero where a plugin before this one has rejected the pod
+	began    time.Time     // when the PreFilter plugins ran, for a group those of its first member; zero where a plugin before this one has rejected the pod
 	prefetch *ask.Prefetch // nil where no plan was asked for ahead
 }
 
@@ -97,7 +98,10 @@ type cycle struct {
 func (c *cycle) Clone() fwk.StateData { return c }
 
 // cycleOf is what a cycle's state keeps; empty where it keeps nothing.
-func cycleOf(state fwk.CycleState) *cycle {
+func cycleOf(state minor.GroupState) *cycle {
+	if state == nil {
+		return &cycle{}
+	}
 	if kept, err := state.Read(cycleKey); err == nil {
 		if c, ok := kept.(*cycle); ok {
 			return c
@@ -319,26 +323,4 @@ func groupPlanOf(classes []*ask.Class, mode string) string {
 		_, _ = sum.Write([]byte("//"))
 	}
 	return string(sum.Sum(nil)) + mode
-}
-
-// groupBegan is when the cycle of a pod group began. Cycles are run one after the other.
-type groupBegan struct {
-	group string
-	first types.UID // the member that came first: where it comes again, another cycle has begun
-	at    time.Time
-}
-
-// note takes in that a member of a group has come to a cycle; groups are named by namespace and name.
-func (g *groupBegan) note(group string, member types.UID) {
-	if g.group != group || g.first == member {
-		*g = groupBegan{group, member, time.Now()}
-	}
-}
-
-// since is how long the group's cycle has taken so far.
-func (g *groupBegan) since(group string) time.Duration {
-	if g.group != group {
-		return 0
-	}
-	return time.Since(g.at)
 }

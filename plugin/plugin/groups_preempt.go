@@ -114,7 +114,7 @@ func (a *groupAttempt) preempt(ctx context.Context) (result preemptResult, nodes
 	}
 
 	a.inquirer = waitFor(a.engine, planner.LateGroups, planner.Groups, a.uid, a.one(), groupPlanOf(a.classes, a.mode),
-		a.groupBegan.since(a.of.Namespace+"/"+a.of.Name), min(ask.MostGroupWait, a.args.GroupPlanTimeout.Duration))
+		cycleOf(a.cycle.State()).taken(), min(ask.MostGroupWait, a.args.GroupPlanTimeout.Duration))
 	a.inquirer.span = a.span
 
 	// 4) Ask for a plan, and have the scheduler place the group by it; once more without the node where that fails.

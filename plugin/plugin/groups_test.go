@@ -46,6 +46,8 @@ type gangCycle struct {
 
 func (c *gangCycle) Group() minor.Group { return c.group }
 
+func (c *gangCycle) State() minor.GroupState { return nil }
+
 func (c *gangCycle) Filters(ctx context.Context, member *v1.Pod) (fwk.CycleState, sets.Set[string], *fwk.Status) {
 	state := framework.NewCycleState()
 	_, status, _ := c.w.framework.RunPreFilterPlugins(ctx, state, member)

@@ -39,8 +39,6 @@ type MakeWay struct {
 	handle fwk.Handle
 	engine *engine
 
-	groupBegan groupBegan // only the scheduling thread looks at it
-
 	// Profile names the filters of the profile as plan requests carry them. The framework knows its filters only after every plugin is made.
 	Profile func() wire.Profile
 }
@@ -160,8 +158,8 @@ func (pl *MakeWay) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.
 		return trial.PreFilter(pod)
 	}
 	pl.engine.leadership.Leads.Store(true)
-	if name := minor.GroupName(pod); name != "" {
-		pl.groupBegan.note(pod.Namespace+"/"+name, pod.UID)
+	if group := minor.StateOfGroup(state); group != nil && cycleOf(group).began.IsZero() {
+		group.Write(cycleKey, &cycle{began: time.Now()})
 	}
 	state.Write(cycleKey, &cycle{began: time.Now(), prefetch: pl.startPrefetch(pod)})
 	return nil, fwk.NewStatus(fwk.Skip)

@@ -24,11 +24,19 @@ type Group struct {
 // GroupCycle is a scheduling cycle in which a group could not be placed.
 type GroupCycle interface {
 	Group() Group
+	// State is what plugins keep for the cycle: that of StateOfGroup for each member.
+	State() GroupState
 	// Filters runs the PreFilter plugins for one member, on the snapshot as it is, and returns the state that Filter plugins ask.
 	// nodes is nil where no PreFilter plugin narrows them. A status other than success is why no node passes.
 	Filters(ctx context.Context, member *v1.Pod) (state fwk.CycleState, nodes sets.Set[string], status *fwk.Status)
 	// Begin starts to change the snapshot. Nothing else may, and none of its nodes may be kept, until End.
 	Begin() (GroupTrial, error)
+}
+
+// GroupState is what plugins keep for the cycle of a group.
+type GroupState interface {
+	Read(key fwk.StateKey) (fwk.StateData, error)
+	Write(key fwk.StateKey, kept fwk.StateData)
 }
 
 // GroupTrial is the cycle's snapshot while it is changed.

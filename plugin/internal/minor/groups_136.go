@@ -21,6 +21,9 @@ func NewGroupPlugin(fwk.Handle, PreemptForGroup) GroupPlugin { return GroupPlugi
 // GroupName is empty: members of a group make room one by one in this version.
 func GroupName(*v1.Pod) string { return "" }
 
+// StateOfGroup is nil: each pod comes to its cycle by itself in this version.
+func StateOfGroup(fwk.CycleState) GroupState { return nil }
+
 // GangSize is 0: no gang is placed as one in this version.
 func GangSize(fwk.Handle, string, string) (there, needed int) { return 0, 0 }
 

@@ -61,6 +61,9 @@ type groupCycle struct {
 	place  fwk.PodGroupSchedulingFunc
 }
 
+// State implements GroupCycle.
+func (c *groupCycle) State() GroupState { return c.state }
+
 // Group implements GroupCycle.
 func (c *groupCycle) Group() Group {
 	group := Group{Namespace: c.info.GetNamespace(), Name: c.info.GetName(), Waiting: c.info.GetUnscheduledPods()}
@@ -182,6 +185,9 @@ func (t *groupTrial) End() error { return t.snapshot.EndMutations() }
 func GroupName(pod *v1.Pod) string {
 	return ptr.Deref(ptr.Deref(pod.Spec.SchedulingGroup, v1.PodSchedulingGroup{}).PodGroupName, "")
 }
+
+// StateOfGroup is that of the group with which a pod comes to its cycle; nil where it comes by itself.
+func StateOfGroup(state fwk.CycleState) GroupState { return state.GetPodGroupSchedulingCycle() }
 
 // GangSize returns how many pods a gang has, and how many it needs for the scheduler to try it; 0 and 0 where that is not known, or
 // the group is no gang. It locks the scheduler's cache.
