@@ -91,7 +91,6 @@ func (c *Control) takeBrake(ctx context.Context, found *v1.ConfigMap) {
 // SetBrake has the brake hold, or takes it off: nil.
 func (c *Control) SetBrake(ctx context.Context, found *Brake) {
 	before := c.brake.Swap(found)
-	showBrake(found)
 	switch {
 	case found != nil:
 		klog.FromContext(ctx).Info("brake_set", "scope", found.Scope(), "since", found.since, "by", found.by, "reason", found.reason)

@@ -214,7 +214,7 @@ func (c *Control) Take(ctx context.Context, r natsbus.Record) {
 		err = c.meant(state)
 	}
 	if err == nil {
-		err = c.put(ctx, state, r.Stream, envelope.Time.Time)
+		err = c.put(ctx, state, r.Stream)
 	}
 	if err != nil {
 		c.Signatures.SetAside(r, err)
@@ -252,7 +252,7 @@ func (c *Control) sameCluster(state *wire.ControlState) error {
 }
 
 // put has a control state replace the current one, where it is newer or of another stream.
-func (c *Control) put(ctx context.Context, state *wire.ControlState, stream, published time.Time) error {
+func (c *Control) put(ctx context.Context, state *wire.ControlState, stream time.Time) error {
 	// Two may come at once while a consumer is made anew: the older must not replace the newer.
 	c.taking.Lock()
 	before := c.current.Load()
@@ -270,7 +270,7 @@ func (c *Control) put(ctx context.Context, state *wire.ControlState, stream, pub
 	c.current.Store(&snapshot{state: state, stream: stream})
 	c.taking.Unlock()
 	c.Changed(before == nil || !reflect.DeepEqual(lasting(before.state), lasting(state)))
-	show(state, published)
+	controlRevision.Set(float64(state.Revision))
 	klog.FromContext(ctx).Info("control_in_force", "revision", state.Revision, "mode", state.Mode, "namespace_modes", len(state.NamespaceModes),
 		"policy_revision", state.PolicyRevision, "queues_revision", state.QueuesRevision, "queues", len(state.Queues))
 	return nil
@@ -298,39 +298,5 @@ func (c *Control) putQueues(before *snapshot, state *wire.ControlState) error {
 	return c.limits.SetLimits(state.Queues)
 }
 
-var (
-	controlRevision = telemetry.Gauge("makeway_scheduler_control_revision",
-		"Revision of the effective control state; 0 where none has been read.")
-
-	controlPublished = telemetry.Gauge("makeway_scheduler_control_published_timestamp_seconds",
-		"Unix time at which the effective control state was published; its age is the time since. 0 where none has been read.")
-
-	controlMode = telemetry.GaugeVec("makeway_scheduler_control_mode",
-		"1 for the mode of the effective control state, 0 for the other ones: off, observe, enforce. Namespaces and profiles may be held to less.", "mode")
-
-	brakeGauge = telemetry.GaugeVec("makeway_scheduler_brake",
-		"What the brake (ConfigMap makeway-brake) holds in this scheduler, by scope: cluster (1 where it is set everywhere, else 0), namespaces (how many it is set for).", "scope")
-)
-
-// show sets the metrics of the control state.
-func show(state *wire.ControlState, published time.Time) {
-	controlRevision.Set(float64(state.Revision))
-	controlPublished.Set(float64(published.Unix()))
-	for mode := range restriction {
-		value := 0.0
-		if mode == state.Mode {
-			value = 1
-		}
-		controlMode.WithLabelValues(mode).Set(value)
-	}
-}
-
-// showBrake sets the metrics of the brake.
-func showBrake(found *Brake) {
-	everywhere := 0.0
-	if found != nil && found.everywhere {
-		everywhere = 1
-	}
-	brakeGauge.WithLabelValues("cluster").Set(everywhere)
-	brakeGauge.WithLabelValues("namespaces").Set(float64(len(found.Names())))
-}
+var controlRevision = telemetry.Gauge("makeway_scheduler_control_revision",
+	"Revision of the effective control state; 0 where none has been read.")

@@ -101,9 +101,6 @@ func (s *storedConfig) read() (revision, unknown string) {
 
 // Watch follows the ConfigMaps of the brake, the evictors' breaker, the policy and the queues.
 func (c *Control) Watch(ctx context.Context) (err error) {
-	if c.brakeAt.at.Name != "" {
-		showBrake(nil)
-	}
 	for _, one := range []struct {
 		*storedConfig
 		take func(*v1.ConfigMap)

@@ -60,9 +60,6 @@ var (
 	orderToLastVictimGone = telemetry.Histogram("makeway_scheduler_order_to_last_victim_gone_seconds",
 		"From an order's creation until its last victim had left the scheduler's cache.", metrics.ExponentialBuckets(0.01, 2, 16))
 
-	victimsPerOrder = telemetry.Histogram("makeway_scheduler_victims",
-		"Victims of one nomination, awaited pods not counted.", []float64{0, 1, 2, 4, 8, 16, 32, 64})
-
 	breakerGauge = telemetry.Gauge("makeway_scheduler_breaker_state",
 		"The circuit breaker round questions about pods to the planner: 0 closed, 1 half-open, 2 open.")
 

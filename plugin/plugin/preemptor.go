@@ -353,7 +353,6 @@ func (p *preemptor) nominate(chosen *verify.Candidate, from planID) preemptResul
 	p.ordered()
 	e.planner.Commits.Allow() // where the last orders were not stored, this one probes
 	e.inflight.Begin(order.entry(e.clock.Now()))
-	victimsPerOrder.Observe(float64(len(chosen.Victims)))
 	failpoints.At(failpoints.Nominated)
 	e.startCommit(order)
 	return preemptResult{kind: endNominated, node: chosen.Node, message: fmt.Sprintf("found a placement for %d members, preempting %d pods", len(chosen.Places), len(chosen.Victims))}

@@ -13,9 +13,6 @@ var (
 	gateActivated = telemetry.Counter("makeway_scheduler_queue_gate_woken_pods_total",
 		"Pods that were tried again since their queue had room.")
 
-	conditionsWritten = telemetry.Counter("makeway_scheduler_queue_gate_conditions_total",
-		"Conditions of pods that were written to say that their queue holds them, which is no reason to add nodes.")
-
 	gateShut = telemetry.Gauge("makeway_scheduler_queue_gate_shut",
 		"1 while no pod passes the queue gate because the limits of queues are not known, else 0.")
 )

@@ -238,11 +238,7 @@ func (s *scheduler) updateCondition(ctx context.Context, client kubernetes.Inter
 			s.handle.DeleteNominatedPodIfExists(pod)
 			klog.FromContext(ctx).Info("nomination_ended", "pod", klog.KObj(pod), "pod_uid", uid, "node", pod.Status.NominatedNodeName, "reason", held.message)
 		}
-		if condition == nil {
-			return
-		}
-		conditionsWritten.Inc()
-		if condition.Message == held.message {
+		if condition != nil && condition.Message == held.message {
 			s.recorder(pod).Eventf(pod, nil, v1.EventTypeWarning, held.reason, "Scheduling", "%s", held.message)
 		}
 	case apierrors.IsNotFound(err), ctx.Err() != nil:

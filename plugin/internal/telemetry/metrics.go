@@ -35,11 +35,6 @@ func Gauge(name, help string) *metrics.Gauge {
 	return keep(metrics.NewGauge(&metrics.GaugeOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA}))
 }
 
-// GaugeVec has labels.
-func GaugeVec(name, help string, labels ...string) *metrics.GaugeVec {
-	return keep(metrics.NewGaugeVec(&metrics.GaugeOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA}, labels))
-}
-
 // Latency returns buckets from 1 ms to 16 s: a plan request is at the low end, an order at the high end.
 func Latency() []float64 { return metrics.ExponentialBuckets(0.001, 2, 15) }
 
