@@ -64,13 +64,13 @@ type Exchange[Reply any] func(context.Context) (*Reply, error)
 
 // Plan returns what asks about a pod; an error where nothing is asked.
 func (c *Client) Plan(request *wire.PlanRequest) (Exchange[wire.PlanReply], error) {
-	to := inquiry{subject: c.Subjects.Plan, breaker: c.Pods, id: request.RequestID, timeout: time.Duration(request.TimeoutMilliseconds) * time.Millisecond}
+	to := inquiry{subject: c.Subjects.Plan(), breaker: c.Pods, id: request.RequestID, timeout: time.Duration(request.TimeoutMilliseconds) * time.Millisecond}
 	return prepare(c, to, request, func(reply *wire.PlanReply) string { return reply.RequestID })
 }
 
 // PlanGroup returns what asks about a pod group; an error where nothing is asked.
 func (c *Client) PlanGroup(request *wire.GroupPlanRequest) (Exchange[wire.GroupPlanReply], error) {
-	to := inquiry{subject: c.Subjects.PlanGroup, breaker: c.Groups, id: request.RequestID, timeout: time.Duration(request.TimeoutMilliseconds) * time.Millisecond}
+	to := inquiry{subject: c.Subjects.PlanGroup(), breaker: c.Groups, id: request.RequestID, timeout: time.Duration(request.TimeoutMilliseconds) * time.Millisecond}
 	return prepare(c, to, request, func(reply *wire.GroupPlanReply) string { return reply.RequestID })
 }
 

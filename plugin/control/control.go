@@ -199,7 +199,7 @@ func (c *Control) Start(ctx context.Context) {
 
 // follow takes control states until the context ends.
 func (c *Control) follow(ctx context.Context) {
-	c.Records.Follow(ctx, c.Subjects.ControlStream, c.Subjects.Control, time.Unix(0, 0), func(r natsbus.Record) { c.Take(ctx, r) })
+	c.Records.Follow(ctx, c.Subjects.ControlStream(), c.Subjects.Control(), time.Unix(0, 0), func(r natsbus.Record) { c.Take(ctx, r) })
 }
 
 // Take puts a control state in effect. One that is not understood, or not meant for this cluster, or
@@ -208,7 +208,7 @@ func (c *Control) Take(ctx context.Context, r natsbus.Record) {
 	state := &wire.ControlState{}
 	envelope, err := wire.Unwrap(r.Data, wire.TypeControl, state)
 	if err == nil {
-		err = c.Signatures.Verify(envelope, wire.SigningControl, c.Subjects.Control)
+		err = c.Signatures.Verify(envelope, wire.SigningControl, c.Subjects.Control())
 	}
 	if err == nil {
 		err = c.meant(state)

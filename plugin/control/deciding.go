@@ -47,7 +47,7 @@ func (c *Control) awaitControl(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, controlWait)
 	defer cancel()
 	for ctx.Err() == nil && c.State() == nil {
-		_, found, err := c.Records.Last(ctx, c.Subjects.ControlStream, c.Subjects.Control)
+		_, found, err := c.Records.Last(ctx, c.Subjects.ControlStream(), c.Subjects.Control())
 		if (err == nil && !found) || errors.Is(err, natsbus.ErrNoStream) {
 			return
 		}

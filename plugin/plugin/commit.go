@@ -187,7 +187,7 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder, written func()
 	failpoints.At(failpoints.BeforePublish)
 	asking, span := e.planner.Tracer.Begin(ctx, "commit")
 	subject := e.store.Subjects.Order(order.kind(), string(order.uid))
-	reply, err := e.committer.Ask(asking, subject, e.store.Subjects.Commit, question, func() error { return e.inflight.Asking(order.id) }, written)
+	reply, err := e.committer.Ask(asking, subject, e.store.Subjects.Commit(), question, func() error { return e.inflight.Asking(order.id) }, written)
 	span.End(err)
 	if err != nil {
 		return err
@@ -268,7 +268,7 @@ func (e *engine) voided(ctx context.Context, order *pendingOrder, void wire.Void
 	call, cancel := context.WithTimeout(ctx, streams.CallTimeout)
 	defer cancel()
 	subject := e.store.Subjects.Order(order.kind(), string(order.uid))
-	last, found, err := e.store.Records.Last(call, e.store.Subjects.OrdersStream, subject)
+	last, found, err := e.store.Records.Last(call, e.store.Subjects.OrdersStream(), subject)
 	found = found && err == nil
 	if found && e.inflight.HasOrder(order.id) {
 		e.committer.Read(subject, last.Sequence)

@@ -32,7 +32,7 @@ func (w *world) tells(state *wire.ControlState, stream time.Time) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	r := natsbus.Record{Subject: w.plugin.engine.store.Subjects.Control, Stream: stream, Data: data}
+	r := natsbus.Record{Subject: w.plugin.engine.store.Subjects.Control(), Stream: stream, Data: data}
 	w.plugin.engine.control.Take(w.ctx, r)
 	if w.queues != nil {
 		w.queues.Take(w.ctx, r)
@@ -52,7 +52,7 @@ func TestTheLastStoredControlStateIsReadAtTheStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.bus.put(w.plugin.engine.store.Subjects.Control, data)
+	w.bus.put(w.plugin.engine.store.Subjects.Control(), data)
 
 	w.eventually("it is in force", func() bool { return w.revision() == 3 })
 

@@ -122,7 +122,7 @@ func startEngine(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (e *
 		return nil, err
 	}
 	goroutines.KeepRunning(ctx, "status", func(ctx context.Context) {
-		bus.Serve(ctx, e.store.Subjects.Status, "", func([]byte) ([]byte, error) { return wire.Encode(e.status()) })
+		bus.Serve(ctx, e.store.Subjects.Status(), "", func([]byte) ([]byte, error) { return wire.Encode(e.status()) })
 	})
 	return e, nil
 }

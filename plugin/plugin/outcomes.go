@@ -36,10 +36,10 @@ const reasonFutureEpoch = "future-epoch"
 func (e *engine) follow(ctx context.Context) {
 	since := e.clock.Now().Add(-followSince)
 	goroutines.KeepRunning(ctx, "follow", func(ctx context.Context) {
-		e.store.Records.Follow(ctx, e.store.Subjects.OutcomesStream, e.store.Subjects.Outcomes, since, func(r natsbus.Record) { e.takeOutcome(ctx, r) })
+		e.store.Records.Follow(ctx, e.store.Subjects.OutcomesStream(), e.store.Subjects.Outcomes(), since, func(r natsbus.Record) { e.takeOutcome(ctx, r) })
 	})
 	goroutines.KeepRunning(ctx, "follow", func(ctx context.Context) {
-		e.store.Records.Follow(ctx, e.store.Subjects.OrdersStream, e.store.Subjects.Orders, since, func(r natsbus.Record) { e.takeOrder(ctx, r) })
+		e.store.Records.Follow(ctx, e.store.Subjects.OrdersStream(), e.store.Subjects.Orders(), since, func(r natsbus.Record) { e.takeOrder(ctx, r) })
 	})
 }
 

@@ -164,7 +164,7 @@ func TestAControlStateThatIsNotSignedChangesNothing(t *testing.T) {
 func TestAControlStateIsTakenOnceItsKeyIsKnown(t *testing.T) {
 	w, _, keys := requiring(t, streams.SignaturesRequire)
 	keys.renew(wire.SigningControl)
-	subject := w.plugin.engine.store.Subjects.Control
+	subject := w.plugin.engine.store.Subjects.Control()
 	data, err := wrap(wire.TypeControl, "control-5", "makeway/planner/test", "", wire.At(start), enforcing(5, nil))
 	if err != nil {
 		t.Fatal(err)

@@ -74,7 +74,7 @@ func New(ctx context.Context, options natsbus.Options, subjects wire.Subjects, f
 		Filters: filters, args: profileArgs, Refresh: refresh, Pods: core.Pods().Lister(), Namespaces: core.Namespaces().Lister(),
 	}
 	goroutines.KeepRunning(ctx, "status", func(ctx context.Context) {
-		bus.Serve(ctx, subjects.Status, "", func([]byte) ([]byte, error) { return wire.Encode(shadow.Status()) })
+		bus.Serve(ctx, subjects.Status(), "", func([]byte) ([]byte, error) { return wire.Encode(shadow.Status()) })
 	})
 	goroutines.KeepRunning(ctx, "status", func(ctx context.Context) {
 		if synced(ctx) != nil {
@@ -82,7 +82,7 @@ func New(ctx context.Context, options natsbus.Options, subjects wire.Subjects, f
 		}
 		shadow.Synced.Store(true)
 		answer := func(question []byte) ([]byte, error) { return shadow.Answer(ctx, question) }
-		bus.Serve(ctx, subjects.Verify, shadowGroup, answer)
+		bus.Serve(ctx, subjects.Verify(), shadowGroup, answer)
 	})
 	return shadow
 }

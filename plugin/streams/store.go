@@ -40,7 +40,7 @@ func (s *Store) StoredOrderLives(ctx context.Context, uid types.UID) bool {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	subject := s.Subjects.Order(wire.KindPod, string(uid))
-	stored, found, err := s.Records.Last(ctx, s.Subjects.OrdersStream, subject)
+	stored, found, err := s.Records.Last(ctx, s.Subjects.OrdersStream(), subject)
 	if err != nil || !found {
 		return err != nil
 	}
@@ -69,7 +69,7 @@ func (s *Store) StoredOrderLives(ctx context.Context, uid types.UID) bool {
 func (s *Store) LookUp(ctx context.Context, orderID string) (outcome natsbus.Record, ended bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
-	outcome, ended, err = s.Records.Last(ctx, s.Subjects.OutcomesStream, s.Subjects.Outcome(orderID))
+	outcome, ended, err = s.Records.Last(ctx, s.Subjects.OutcomesStream(), s.Subjects.Outcome(orderID))
 	if err != nil {
 		return outcome, false, fmt.Errorf("its outcome: %w", err)
 	}

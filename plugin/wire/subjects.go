@@ -26,28 +26,7 @@ func Answerable(reply string) bool {
 
 // Subjects spells every subject and stream name under one prefix, as
 // bus/src/makeway/bus/subjects.py does. Two clusters on one NATS use two prefixes.
-type Subjects struct {
-	Prefix string
-	// Plan is where plan requests are answered.
-	Plan string
-	// PlanGroup is where those about pod groups are answered.
-	PlanGroup string
-	// Commit is where the planner is asked to store orders.
-	Commit string
-	// Verify is where a shadow scheduler answers plan requests with plans that its filters have verified.
-	Verify string
-	// Control is where the leading planner says what is in force.
-	Control string
-	// Status is where every component is asked how it is.
-	Status string
-	// Orders and Outcomes match every message of their streams.
-	Orders   string
-	Outcomes string
-	// OrdersStream, OutcomesStream and ControlStream are names of streams.
-	OrdersStream   string
-	OutcomesStream string
-	ControlStream  string
-}
+type Subjects struct{ Prefix string }
 
 // NewSubjects checks the prefix and spells the names.
 func NewSubjects(prefix string) (Subjects, error) {
@@ -55,28 +34,47 @@ func NewSubjects(prefix string) (Subjects, error) {
 		strings.HasPrefix(prefix, ".") || strings.HasSuffix(prefix, ".") || strings.Contains(prefix, "..") {
 		return Subjects{}, fmt.Errorf("subject prefix %q: use letters, digits, '-', '_' and inner '.', as in makeway", prefix)
 	}
-	stem := streamStem(prefix)
-	return Subjects{
-		Prefix:         prefix,
-		Plan:           prefix + ".v1.plan",
-		PlanGroup:      prefix + ".v1.plan.group",
-		Commit:         prefix + ".v1.commit",
-		Verify:         prefix + ".v1.verify",
-		Control:        prefix + ".v1.control",
-		Status:         prefix + ".v1.status",
-		Orders:         prefix + ".v1.orders.>",
-		Outcomes:       prefix + ".v1.outcomes.>",
-		OrdersStream:   stem + "_ORDERS",
-		OutcomesStream: stem + "_OUTCOMES",
-		ControlStream:  stem + "_CONTROL",
-	}, nil
+	return Subjects{prefix}, nil
 }
 
-// EpochsBucket is the name of the key-value bucket that counts the starts of schedulers without a Lease.
-func (s Subjects) EpochsBucket() string { return streamStem(s.Prefix) + "_EPOCHS" }
+// Plan is where plan requests are answered.
+func (s Subjects) Plan() string { return s.Prefix + ".v1.plan" }
 
-// streamStem begins the names of streams.
-func streamStem(prefix string) string { return strings.ToUpper(strings.ReplaceAll(prefix, ".", "_")) }
+// PlanGroup is where those about pod groups are answered.
+func (s Subjects) PlanGroup() string { return s.Prefix + ".v1.plan.group" }
+
+// Commit is where the planner is asked to store orders.
+func (s Subjects) Commit() string { return s.Prefix + ".v1.commit" }
+
+// Verify is where a shadow scheduler answers plan requests with plans that its filters have verified.
+func (s Subjects) Verify() string { return s.Prefix + ".v1.verify" }
+
+// Control is where the leading planner says what is in force.
+func (s Subjects) Control() string { return s.Prefix + ".v1.control" }
+
+// Status is where every component is asked how it is.
+func (s Subjects) Status() string { return s.Prefix + ".v1.status" }
+
+// Orders matches every message of the stream OrdersStream.
+func (s Subjects) Orders() string { return s.Prefix + ".v1.orders.>" }
+
+// Outcomes matches every message of the stream OutcomesStream.
+func (s Subjects) Outcomes() string { return s.Prefix + ".v1.outcomes.>" }
+
+// OrdersStream is the name of the stream of orders.
+func (s Subjects) OrdersStream() string { return s.stem() + "_ORDERS" }
+
+// OutcomesStream is the name of the stream of their outcomes.
+func (s Subjects) OutcomesStream() string { return s.stem() + "_OUTCOMES" }
+
+// ControlStream is the name of the stream of control states.
+func (s Subjects) ControlStream() string { return s.stem() + "_CONTROL" }
+
+// EpochsBucket is the name of the key-value bucket that counts the starts of schedulers without a Lease.
+func (s Subjects) EpochsBucket() string { return s.stem() + "_EPOCHS" }
+
+// stem begins the names of streams.
+func (s Subjects) stem() string { return strings.ToUpper(strings.ReplaceAll(s.Prefix, ".", "_")) }
 
 // Order is the subject that holds the orders for a pod or a PodGroup, by kind and UID: one live one at a time.
 func (s Subjects) Order(kind, uid string) string {

@@ -9,16 +9,16 @@ func TestNamesAreSpelledAsOnThePythonSide(t *testing.T) {
 	}
 
 	for got, want := range map[string]string{
-		s.Plan:                    "one.two.v1.plan",
-		s.PlanGroup:               "one.two.v1.plan.group",
+		s.Plan():                  "one.two.v1.plan",
+		s.PlanGroup():             "one.two.v1.plan.group",
 		s.Order(KindPod, "uid"):   "one.two.v1.orders.pod.uid",
 		s.Order(KindGroup, "uid"): "one.two.v1.orders.group.uid",
 		s.OfOrder(&EvictionOrder{Kind: KindQuota, Queue: "root.batch"}): "one.two.v1.orders.quota.c3ca3644d290d8305d8c8e10cbaa0c75",
 		s.Outcome("ord-1"): "one.two.v1.outcomes.ord-1",
-		s.Control:          "one.two.v1.control",
-		s.ControlStream:    "ONE_TWO_CONTROL",
-		s.OrdersStream:     "ONE_TWO_ORDERS",
-		s.OutcomesStream:   "ONE_TWO_OUTCOMES",
+		s.Control():        "one.two.v1.control",
+		s.ControlStream():  "ONE_TWO_CONTROL",
+		s.OrdersStream():   "ONE_TWO_ORDERS",
+		s.OutcomesStream(): "ONE_TWO_OUTCOMES",
 		s.EpochsBucket():   "ONE_TWO_EPOCHS",
 	} {
 		if got != want {
