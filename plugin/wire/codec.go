@@ -89,7 +89,8 @@ func Encode(message any) ([]byte, error) {
 // differs in case alone; a field that is there twice is refused, and so is what a check of the contract finds. into is
 // a pointer to an empty struct of this package. Where the Python side differs: docs/consumers.md.
 func Decode(data []byte, into any) error {
-	if err := checkBounds(data); err != nil {
+	hasNull, err := checkBounds(data)
+	if err != nil {
 		return err
 	}
 	if !json.Valid(data) || !utf8.Valid(data) {
@@ -98,8 +99,10 @@ func Decode(data []byte, into any) error {
 	if half, ok := halfSurrogate(data); ok {
 		return malformed(ReasonNotJSON, "%s stands for no character", half)
 	}
-	if problem := nullAt(data, reflect.TypeOf(into).Elem()); problem != "" {
-		return malformed(ReasonInvalid, "$%s", problem)
+	if hasNull {
+		if problem := nullAt(data, reflect.TypeOf(into).Elem()); problem != "" {
+			return malformed(ReasonInvalid, "$%s", problem)
+		}
 	}
 	strict, err := kjson.UnmarshalStrict(data, into, kjson.DisallowDuplicateFields)
 	if err = errors.Join(append(strict, err)...); err != nil {
@@ -113,7 +116,7 @@ func Decode(data []byte, into any) error {
 
 // DecodeVersioned reads a question or an answer and refuses another major version.
 func DecodeVersioned[M any](data []byte) (*M, error) {
-	if err := checkBounds(data); err != nil {
+	if _, err := checkBounds(data); err != nil {
 		return nil, err
 	}
 	if err := checkAPIVersion(data); err != nil {
@@ -171,10 +174,11 @@ func Unwrap(data []byte, eventType string, into any) (*Envelope, error) {
 // stem is an event type without its version: dev.makeway.order of dev.makeway.order.v1.
 func stem(eventType string) string { return eventType[:max(strings.LastIndex(eventType, ".v"), 0)] }
 
-// checkBounds looks at size, depth and the number of objects and lists without decoding, in one pass over the bytes.
-func checkBounds(data []byte) error {
+// checkBounds looks at size, depth and the number of objects and lists without decoding, in one pass over the bytes. hasNull: there is a
+// null in it, where it is valid JSON: an n outside of texts begins nothing else.
+func checkBounds(data []byte) (hasNull bool, err error) {
 	if len(data) > MaxBytes {
-		return malformed(ReasonTooLarge, "%d bytes, at most %d", len(data), MaxBytes)
+		return false, malformed(ReasonTooLarge, "%d bytes, at most %d", len(data), MaxBytes)
 	}
 	depth, nested, inString, escaped := 0, 0, false, false
 	for _, c := range data {
@@ -188,16 +192,18 @@ func checkBounds(data []byte) error {
 			inString = true
 		case c == '{' || c == '[':
 			if depth++; depth > MaxDepth {
-				return malformed(ReasonTooDeep, "nested more than %d deep", MaxDepth)
+				return false, malformed(ReasonTooDeep, "nested more than %d deep", MaxDepth)
 			}
 			if nested++; nested > MaxNested {
-				return malformed(ReasonTooLarge, "more than %d objects and lists", MaxNested)
+				return false, malformed(ReasonTooLarge, "more than %d objects and lists", MaxNested)
 			}
 		case c == '}' || c == ']':
 			depth--
+		case c == 'n':
+			hasNull = true
 		}
 	}
-	return nil
+	return hasNull, nil
 }
 
 // halfSurrogate finds an escape of half a character, which encoding/json would replace and Python refuses.
