@@ -147,24 +147,19 @@ func (f *InFlight) Stays(orderID string, victim types.UID) {
 }
 
 // Abandon forgets an order that was not stored and whose pod needs no room any more; those that count on it fail.
-func (f *InFlight) Abandon(orderID string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.happens(f.orAbsent(orderID), onNotNeeded)
-}
+func (f *InFlight) Abandon(orderID string) { f.tell(orderID, onNotNeeded) }
 
 // Supersede forgets an order in whose place the stream has another one.
-func (f *InFlight) Supersede(orderID string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.happens(f.byOrder[orderID], onSuperseded)
-}
+func (f *InFlight) Supersede(orderID string) { f.tell(orderID, onSuperseded) }
 
 // Finish forgets an order whose revert was carried out: its gate opens.
-func (f *InFlight) Finish(orderID string) {
+func (f *InFlight) Finish(orderID string) { f.tell(orderID, onReverted) }
+
+// tell lets an event happen to an order.
+func (f *InFlight) tell(orderID string, happened event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.happens(f.byOrder[orderID], onReverted)
+	f.happens(f.orAbsent(orderID), happened)
 }
 
 // ActivationFailed lets a revert that was handed out, and came to nothing, be handed out again at a time.
