@@ -4,6 +4,7 @@ import (
 	"maps"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +27,7 @@ const (
 type Seen struct {
 	mu       sync.Mutex
 	versions map[string]int64
-	outcomes *wire.StreamPosition
+	outcomes atomic.Pointer[wire.StreamPosition]
 }
 
 func NewSeen() *Seen { return &Seen{versions: map[string]int64{}} }
@@ -52,14 +53,8 @@ func (s *Seen) All() map[string]int64 {
 // TakeOutcome notes a message of the outcomes' stream. The last one counts, whatever its sequence: a stream that has lost its
 // last messages, or was made anew, is read again.
 func (s *Seen) TakeOutcome(r natsbus.Record) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.outcomes = &wire.StreamPosition{Created: r.Stream.Format(time.RFC3339Nano), Sequence: int64(r.Sequence)}
+	s.outcomes.Store(&wire.StreamPosition{Created: r.Stream.Format(time.RFC3339Nano), Sequence: int64(r.Sequence)})
 }
 
 // Outcomes is how far the outcomes have been read; nil where there was none.
-func (s *Seen) Outcomes() *wire.StreamPosition {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.outcomes
-}
+func (s *Seen) Outcomes() *wire.StreamPosition { return s.outcomes.Load() }
