@@ -2,11 +2,11 @@ package control
 
 import (
 	"context"
-	"regexp"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
@@ -23,9 +23,6 @@ type Brake struct {
 	reason     string
 }
 
-// namespaceName is the form of a namespace's name.
-var namespaceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
-
 // ParseBrake is what a ConfigMap that exists says. Whatever cannot be understood counts as set everywhere.
 func ParseBrake(data map[string]string) *Brake {
 	found := &Brake{
@@ -35,7 +32,7 @@ func ParseBrake(data map[string]string) *Brake {
 	}
 	names := strings.FieldsFunc(data["namespaces"], func(r rune) bool { return strings.ContainsRune(", \t\n\r\f\v", r) })
 	slices.Sort(names)
-	if strings.TrimSpace(data["mode"]) == wire.ModeOff && len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool { return !namespaceName.MatchString(name) }) {
+	if strings.TrimSpace(data["mode"]) == wire.ModeOff && len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool { return len(validation.IsDNS1123Label(name)) > 0 }) {
 		found.namespaces = slices.Compact(names)
 		return found
 	}
