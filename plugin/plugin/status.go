@@ -126,11 +126,8 @@ func (e preemptResult) keepNomination() *fwk.PostFilterResult {
 
 // keepsNomination reports whether the ending leaves the pod's nomination as it is though no order stands behind it.
 func (e preemptResult) keepsNomination() bool {
-	switch e.kind {
-	case endNominated, endAwaiting, endRefused, endUnverifiable, endHopeless, endGroupHeld, endUnaskable, endInFlight, endLeaving:
-		return false
-	}
-	return true
+	result, _ := e.statusPair()
+	return result == nil && e.kind != endInFlight && e.kind != endLeaving
 }
 
 func (e preemptResult) status(code fwk.Code) *fwk.Status {
