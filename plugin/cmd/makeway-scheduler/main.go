@@ -6,8 +6,6 @@ import (
 	"os"
 
 	"k8s.io/component-base/cli"
-	// Registers --logging-format=json, as kube-scheduler does.
-	_ "k8s.io/component-base/logs/json/register"
 
 	"makeway.dev/makeway/plugin/command"
 )
