@@ -86,9 +86,7 @@ def test_without_a_column_the_planner_may_have_more_candidates_but_not_fewer() -
     assert differences(case) == {"not a candidate here"}
 
 
-def test_nodes_asked_for_in_parts_are_not_given_patience_that_all_together_do_not_need(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_nodes_asked_in_parts_get_no_patience_that_all_do_not_need(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("differential.compare._NODES_AT_ONCE", 1)
     case = cluster()
     leaving = pod("leaving", "b", priority=90)

@@ -68,9 +68,7 @@ async def replace_pod(stage: Stage, gone: str, fresh: list[manifests.Manifest]) 
 
 
 @pytest.mark.usefixtures("load")
-async def test_so_many_timetables_of_the_demo_are_in_the_order_of_causes_under_load(
-    private_cluster: PrivateCluster,
-) -> None:
+async def test_so_many_demo_timetables_follow_causes_under_load(private_cluster: PrivateCluster) -> None:
     cluster = await private_cluster(replace(SCENARIOS[MAIN].options, limits=LIFTED_RATES))
     output = io.StringIO()
     narrator = Narrator(Console(file=output, width=200, color_system=None))

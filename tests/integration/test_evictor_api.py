@@ -90,9 +90,7 @@ async def marked(edge: Cluster, pod: Pod) -> str:
 # ----------------------------------------------------------------------------------- what the edge relies on
 
 
-async def test_a_mark_merges_by_type_and_its_removal_leaves_the_other_conditions(
-    space: Space, edge: Cluster
-) -> None:
+async def test_a_mark_and_its_removal_leave_other_conditions(space: Space, edge: Cluster) -> None:
     await space.add_nodes(make_node("n1"))
     [pod] = await space.run(make_pod("a").on("n1"))
     kinds_before = {c.type for c in pod.status.conditions or ()}

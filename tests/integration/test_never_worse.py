@@ -78,9 +78,7 @@ async def bound_beside_its_volume(space: Space) -> str:
         return node
 
 
-async def test_a_pod_goes_to_its_volumes_zone_though_25_nodes_of_another_rank_before_it(
-    space: Space, plain_space: Space
-) -> None:
+async def test_a_pod_goes_to_its_volumes_zone_past_25_other_nodes(space: Space, plain_space: Space) -> None:
     by_makeway, by_kube_scheduler = await asyncio.gather(
         bound_beside_its_volume(space), bound_beside_its_volume(plain_space)
     )

@@ -50,9 +50,7 @@ def queue(name: str, **maximum: int) -> tuple[QueueLimit, ...]:
     return (QueueLimit(path="root"), QueueLimit(path=f"root.{name}", max=maximum))
 
 
-async def test_pods_of_two_profiles_that_race_into_a_queue_never_take_it_above_max(
-    space: Space, control: Control
-) -> None:
+async def test_pods_of_two_profiles_that_race_stay_within_max(space: Space, control: Control) -> None:
     """Case G-1."""
     await space.add_nodes(*(make_node(f"n{i}").cpu("4") for i in range(3)))
     await control.put(*queue("ml", cpu=ROOM * 10))

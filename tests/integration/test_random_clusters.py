@@ -192,9 +192,7 @@ async def test_no_protected_pod_goes_without_a_plan(makeway: RunningCluster, out
 
 
 @pytest.mark.parametrize("count", [_FEWER, _MANY])
-async def test_no_protected_pod_goes_for_a_pod_that_is_too_large_to_be_asked_about(
-    makeway: RunningCluster, count: int
-) -> None:
+async def test_no_protected_pod_goes_for_one_too_large_to_ask(makeway: RunningCluster, count: int) -> None:
     async def padded(drawn: Drawn) -> str:
         pad(drawn.preemptor)
         return await _protected_stay(makeway, drawn)

@@ -71,9 +71,7 @@ async def test_what_drifted_is_brought_back_and_what_is_not_ours_stays(bus: Bus)
     ],
     ids=lambda change: next(iter(change)),
 )
-async def test_any_other_field_of_a_stream_is_noticed_and_brought_back(
-    connect_bus: ConnectBus, change: dict[str, Any]
-) -> None:
+async def test_any_field_of_a_stream_is_brought_back(connect_bus: ConnectBus, change: dict[str, Any]) -> None:
     bus = await connect_bus()
     outcomes = streams.stream_configs(bus.subjects)[1]
     await bus.jetstream.api(f"STREAM.CREATE.{outcomes['name']}", {**outcomes, **change})
@@ -111,9 +109,7 @@ async def test_who_only_watches_says_what_is_missing_and_makes_nothing(connect_b
 
 
 @pytest.mark.nats
-async def test_a_stream_that_is_deleted_is_made_again_by_who_keeps_the_streams(
-    bus: Bus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_deleted_stream_is_made_by_who_keeps_it(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("makeway.bus.client._KEEP_SECONDS", 0.1)
     await bus.keep_streams()
 
@@ -150,9 +146,7 @@ async def test_a_stream_that_cannot_be_changed_is_refused_with_what_to_do(
 
 
 @pytest.mark.nats
-async def test_a_stream_of_somebody_else_on_our_subjects_is_refused_with_the_servers_reason(
-    connect_bus: ConnectBus,
-) -> None:
+async def test_anothers_stream_on_our_subjects_is_refused_with_a_reason(connect_bus: ConnectBus) -> None:
     bus = await connect_bus()
     await bus.jetstream.api("STREAM.CREATE.OTHER", {"name": "OTHER", "subjects": ["makeway.v1.>"]})
 

@@ -107,9 +107,7 @@ async def test_a_decision_is_explained_with_an_order_or_without(bus: Bus, nats_s
     assert (await makeway("why", "dec-00", url))[0] == 1
 
 
-async def test_a_quota_that_was_not_recorded_is_said_to_be_so_and_not_to_be_unknown(
-    bus: Bus, nats_server: NatsServer
-) -> None:
+async def test_an_unrecorded_quota_is_called_so_and_not_unknown(bus: Bus, nats_server: NatsServer) -> None:
     order = await quota_order(bus)
 
     _, _, err = await makeway("replay", order.order_id, f"--nats-url={nats_server.url}", exits=1)

@@ -415,9 +415,7 @@ def test_an_order_published_again_after_a_loss_is_one_order_unless_it_says_somet
 
 
 @pytest.mark.parametrize(("later", "node", "once"), [(9, "", True), (-1, "", False), (9, "another", False)])
-def test_an_order_stored_again_may_be_stored_later_than_before_and_is_else_the_same(
-    later: float, node: str, once: bool
-) -> None:
+def test_an_order_stored_again_may_be_later_and_is_else_the_same(later: float, node: str, once: bool) -> None:
     (lost,) = made_room().orders
     store_by = lost.at + timedelta(seconds=2)
     lost = replace(lost, message=msgspec.structs.replace(lost.message, store_by=store_by))

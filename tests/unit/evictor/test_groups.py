@@ -230,9 +230,7 @@ def lose_the_api(world: World) -> None:
         (lose_the_api, "with which it need not go"),
     ],
 )
-async def test_an_order_for_a_unit_that_is_another_by_now_deletes_nothing(
-    change: Callable[[World], None], words: str
-) -> None:
+async def test_an_order_for_a_changed_unit_deletes_none(change: Callable[[World], None], words: str) -> None:
     world = world_of(member("a"), member("b", "node-b"))
     change(world)
 
@@ -453,9 +451,7 @@ async def test_a_unit_of_which_no_pod_has_gone_is_left_alone_by_whoever_takes_ov
 
 
 @pytest.mark.parametrize(("priority", "result"), [(1, "deleted"), (0, "spared")])
-async def test_the_priority_that_the_preemptor_had_still_counts_for_what_is_left_of_a_unit(
-    priority: int, result: str
-) -> None:
+async def test_the_preemptors_old_priority_counts_for_a_units_rest(priority: int, result: str) -> None:
     world = world_of(marked("b", "node-b"), marked("c", "node-c"))
     world.records.begun_orders["ord-1"] = replace(BEGUN, priority=priority)
     delete_preemptor(world)

@@ -162,9 +162,7 @@ async def test_the_least_important_of_the_orders_that_wait_is_given_back(
     assert world.evictor.parts.holds.due(world.clock.now()) == []
 
 
-async def test_an_important_order_enters_before_those_of_its_namespace_that_have_not_begun(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_important_order_enters_before_those_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hand, "SHARE", 2)
     names = ("a", "b", "c", "d", "e", "important")
     world = Running(1, *names)

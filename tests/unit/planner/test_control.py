@@ -114,9 +114,7 @@ async def test_each_change_is_said_once_with_a_higher_revision(monkeypatch: pyte
 SETTLED = (SettledQuota(path="root.a", max={"cpu": 1}, delay_microseconds=1, mode="enforce"),)
 
 
-async def test_what_is_remembered_of_quotas_stays_until_a_new_leader_knows_better(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_what_is_known_of_quotas_stays_until_a_leader_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     bus = Bus(replace(STATE, mode="off", settled=SETTLED, revision=3), sequence=1)
 
     await speaking(bus, [STATE], monkeypatch, memory=None)

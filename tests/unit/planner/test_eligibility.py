@@ -249,9 +249,7 @@ def test_all_nodes_at_once_match_as_one_node_at_a_time_whatever_came_and_went(se
                 assert tolerated[row] == stays
 
 
-def test_which_nodes_are_eligible_is_worked_out_again_only_for_those_that_changed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_which_nodes_are_eligible_is_found_again_for_changed_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = [node(f"n{number}", taints=TAINTED, more=GPU) for number in range(50)]
     snapshot = full(*nodes)
     asked = question(preemptor(nodeSelector=GPU, tolerations=TOLERATED))

@@ -275,9 +275,7 @@ async def test_a_request_that_the_watch_is_behind_waits_for_its_pods() -> None:
     assert (await asking).status == "candidates"
 
 
-async def test_a_group_that_is_not_seen_waits_as_long_as_we_say_and_holds_up_no_other(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_unseen_group_waits_its_time_and_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handler, "LONGEST_WAIT_SECONDS", 0.2)
     bench = Bench()
     unseen = asyncio.create_task(bench.ask(classes=(member(uid="unseen"),), timeout_milliseconds=2**62))

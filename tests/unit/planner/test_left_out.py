@@ -222,9 +222,7 @@ def test_a_cause_names_no_pod_and_of_another_namespace_no_object() -> None:
         (NodeSelection(names=("n2",), all_but=True), []),
     ],
 )
-def test_a_plan_has_no_node_that_is_left_out_however_the_nodes_are_named(
-    nodes: NodeSelection, answered: list[str]
-) -> None:
+def test_no_plan_has_a_left_out_node_however_named(nodes: NodeSelection, answered: list[str]) -> None:
     snapshot = make_snapshot(["n1", "n2"], [make_pod("a", "n1", LOW, XL), make_pod("b", "n2", LOW, XL)])
     left = PassedOver(nodes=frozenset({"n1"}), until=NOW + timedelta(seconds=9))
     asked = dataclasses.replace(preemptor(), nodes=nodes).leaving_out(left)

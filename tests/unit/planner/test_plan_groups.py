@@ -215,9 +215,7 @@ def test_of_equally_important_units_the_one_with_the_lowest_uid_is_reprieved_fir
 
 
 @pytest.mark.parametrize(("of_the_unit", "alone"), [("a", "b"), ("b", "a")])
-def test_a_unit_of_one_pod_and_a_member_of_a_group_that_may_be_broken_are_ordered_by_uid(
-    of_the_unit: str, alone: str
-) -> None:
+def test_a_unit_of_one_pod_and_a_single_member_are_ordered_by_uid(of_the_unit: str, alone: str) -> None:
     pods = [member("g", of_the_unit, "n1", M), member("k", alone, "n1", M)]
     snapshot = cluster([group("g"), group("k", whole=False)], pods, nodes=["n1"])
 
