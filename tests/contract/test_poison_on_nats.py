@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from prometheus_client import CollectorRegistry
 
+from background import background
 from builders_bus import make_outcome
 from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus import codec
@@ -53,13 +54,11 @@ class World:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         orders = await self.bus.orders_consumer()
-        taking = asyncio.create_task(take_forever(orders, self.evictor.handle, self.slots))
         try:
-            yield
-            assert not taking.done()
+            async with background(take_forever(orders, self.evictor.handle, self.slots)) as [taking]:
+                yield
+                assert not taking.done()
         finally:
-            taking.cancel()
-            await asyncio.wait({taking})
             await orders.close()
 
     async def carried_out(self) -> float:
@@ -165,18 +164,13 @@ async def test_two_planners_and_a_restarted_one_put_an_outcome_aside_once(connec
         ledger = Ledger()
         ledgers.append(ledger)
         follower = OrderFollower(bus, ledger, PlannerMetrics(CollectorRegistry()), datetime.now(UTC))
-        parts = [
-            asyncio.create_task(part)
-            for part in (follower.follow_orders(), follower.follow_outcomes(), follower.quarantine_forever())
-        ]
-        async with asyncio.timeout(20):
-            while not follower.synced:  # noqa: ASYNC110 - there is no event for both
-                await asyncio.sleep(0.05)
-        await asyncio.sleep(1)  # what it put aside again would be there by now
-        assert not any(part.done() for part in parts)
-        for part in parts:
-            part.cancel()
-        await asyncio.wait(parts)
+        work = follower.follow_orders(), follower.follow_outcomes(), follower.quarantine_forever()
+        async with background(*work) as parts:
+            async with asyncio.timeout(20):
+                while not follower.synced:  # noqa: ASYNC110 - there is no event for both
+                    await asyncio.sleep(0.05)
+            await asyncio.sleep(1)  # what it put aside again would be there by now
+            assert not any(part.done() for part in parts)
 
     assert await world.until_quarantined(2) == {"not-json": 1, "wrong-subject": 1}
     assert [len(ledger) for ledger in ledgers] == [0, 0, 0]

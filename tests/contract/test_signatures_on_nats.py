@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
+from background import background
 from builders_bus import make_outcome
 from builders_keys import signatures
 from fixtures_nats import ConnectBus
@@ -43,17 +44,13 @@ async def quarantined(bus: Bus) -> Counter[str]:
 async def following(bus: Bus, ledger: Ledger) -> AsyncIterator[None]:
     """A planner's followers, once they have read what was there."""
     follower = OrderFollower(bus, ledger, PlannerMetrics(CollectorRegistry()), datetime.now(UTC))
-    parts = [
-        asyncio.create_task(part)
-        for part in (follower.follow_orders(), follower.follow_outcomes(), follower.quarantine_forever())
-    ]
-    async with asyncio.timeout(10):
-        while not follower.synced:  # noqa: ASYNC110 - there is no event for both
-            await asyncio.sleep(0.01)
-    yield
-    for part in parts:
-        part.cancel()
-    await asyncio.wait(parts)
+    async with background(
+        follower.follow_orders(), follower.follow_outcomes(), follower.quarantine_forever()
+    ):
+        async with asyncio.timeout(10):
+            while not follower.synced:  # noqa: ASYNC110 - there is no event for both
+                await asyncio.sleep(0.01)
+        yield
 
 
 async def test_a_planner_that_starts_after_a_key_was_retired_floods_neither_the_quarantine_nor_the_log(

@@ -4,9 +4,10 @@ import asyncio
 import json
 from base64 import b64decode
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 
+from background import background
 from integration.cluster import RunningCluster
 from makeway.bus.signing.keys import SigningKind
 from makeway.bus.signing.signatures import Signatures
@@ -41,13 +42,8 @@ async def mounting(cluster: RunningCluster, api: Api, *, every: float = 1.0) -> 
                 await _mount(cluster, api, service)
             await asyncio.sleep(every)
 
-    mounting = asyncio.create_task(mount_forever())
-    try:
+    async with background(mount_forever()):
         yield
-    finally:
-        mounting.cancel()
-        with suppress(asyncio.CancelledError):
-            await mounting
 
 
 async def _mount(cluster: RunningCluster, api: Api, service: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import pytest
 import pytest_asyncio
 
+from background import background
 from integration.arming import HOLD, KILL, STOP, Act, Crashes, Failpoints, until_one_leads
 from integration.cluster import RunningCluster
 from integration.crashing import (
@@ -333,14 +334,11 @@ async def test_repair_of_marks_left_behind(replicas: RunningCluster) -> None:
             async with crashes[point.partition(".")[0]].at(point, action):
                 pass
 
-        marking = asyncio.create_task(mark_forever())
-        try:
+        async with background(mark_forever()):
             await side_by_side(
                 [crash(point, action) for _ in range(REPEAT) for point in REPAIRING for action in ACTIONS],
                 at_once=REPEAT * len(REPAIRING) * len(ACTIONS),
             )
-        finally:
-            marking.cancel()
 
         hits = crashes["planner"].hits + crashes["evictor"].hits
         assert hits == Counter({(point, action, 1): REPEAT for point in REPAIRING for action in ACTIONS})

@@ -16,6 +16,7 @@ from itertools import count
 import msgspec
 import pytest
 
+from background import background
 from integration.builders import make_node, make_pod
 from integration.faults import Faults
 from integration.invariants import assert_invariants
@@ -220,12 +221,8 @@ async def changing(space: Space, name: str) -> AsyncIterator[None]:
             await space.patch(f"bystander-{name}", {"metadata": {"annotations": {"number": str(number)}}})
             await asyncio.sleep(0.05)
 
-    task = asyncio.create_task(change())
-    try:
+    async with background(change()):
         yield
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.short], ids=lambda case: case.name)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from typer.testing import CliRunner
 
+from background import background
 from integration.builders import make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.conftest import PrivateCluster
@@ -176,12 +177,8 @@ async def test_keys_are_rotated_under_load_and_no_order_is_refused_or_lost(
         await asyncio.sleep(POLL_SECONDS)
         rotated.set()
 
-    keeping = asyncio.create_task(ring.keep_forever())
-    try:
-        async with mounting(cluster, scene.space.api):
-            await asyncio.gather(load(), rotate())
-    finally:
-        keeping.cancel()
+    async with background(ring.keep_forever()), mounting(cluster, scene.space.api):
+        await asyncio.gather(load(), rotate())
 
     assert set(ended) == {"succeeded"}
     assert len(ended) > 20

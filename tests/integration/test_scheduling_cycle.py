@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
+from background import background
 from integration.builders import PodBuilder, make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.faults import Faults
@@ -93,12 +94,8 @@ async def planner_flapping(cluster: RunningCluster) -> AsyncIterator[None]:
                 await asyncio.sleep(0.3)
             await asyncio.sleep(0.3)
 
-    flapping = asyncio.create_task(flap())
-    try:
+    async with background(flap()):
         yield
-    finally:
-        flapping.cancel()
-        await asyncio.wait({flapping})
 
 
 TROUBLES: dict[str, Callable[[RunningCluster], AbstractAsyncContextManager[None]]] = {

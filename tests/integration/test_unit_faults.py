@@ -5,12 +5,12 @@ evictor take it for one that has begun.
 """
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
+from background import background
 from integration.arming import HOLD, Failpoints
 from integration.cluster import RunningCluster
 from integration.crashing import RECOVERY_SECONDS, assert_nothing_left_behind
@@ -137,16 +137,11 @@ async def test_a_unit_that_gains_pods_all_the_time_keeps_no_gang_waiting(space: 
             await space.delete(f"late-{number}", grace_seconds=0)
             number += 1
 
-    churning = asyncio.create_task(churn())
-    try:
+    async with background(churn()):
         await asyncio.sleep(1)
         train = await gang(space)
         for name in train.members:
             await space.until_bound(name, seconds=RECOVERY_SECONDS)
-    finally:
-        churning.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await churning
 
     orders = await space.bus.group_orders(train.uid)
     outcomes = [(await space.bus.outcomes(order.order_id))[0] for order in orders]

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import pytest
 from prometheus_client import CollectorRegistry
 
+from background import background
 from integration.builders import make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.configuring import policy
@@ -40,13 +41,8 @@ async def written_all_the_time(space: Space, name: str) -> AsyncIterator[list[in
                 continue
             written.append(number)
 
-    writers = [asyncio.create_task(write()) for _ in range(WRITERS)]
-    try:
+    async with background(*(write() for _ in range(WRITERS))):
         yield written
-    finally:
-        for writer in writers:
-            writer.cancel()
-        await asyncio.gather(*writers, return_exceptions=True)
 
 
 async def seconds_until_bound(space: Space) -> float:

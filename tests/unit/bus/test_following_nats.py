@@ -9,6 +9,7 @@ import pytest
 from nats.aio.msg import Msg
 from prometheus_client import CollectorRegistry
 
+from background import background
 from builders_bus import make_order, make_outcome
 from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus import metrics
@@ -332,17 +333,13 @@ async def test_a_ledger_knows_how_far_the_outcomes_were_read_whatever_they_say(b
     await bus.jetstream.publish("makeway.v1.outcomes.x", b"\xff", headers={}, timeout_seconds=2)
     ledger = Ledger()
     follower = OrderFollower(bus, ledger, PlannerMetrics(CollectorRegistry()), datetime.now(UTC))
-    following = [asyncio.create_task(one) for one in (follower.follow_orders(), follower.follow_outcomes())]
 
-    async with asyncio.timeout(15):
+    async with background(follower.follow_orders(), follower.follow_outcomes()), asyncio.timeout(15):
         while not follower.synced:  # noqa: ASYNC110 - there is no event for both
             await asyncio.sleep(0.01)
 
     assert ledger.outcomes_read is not None
     assert ledger.outcomes_read.sequence == 2
-    for one in following:
-        one.cancel()
-    await asyncio.wait(following)
 
 
 async def test_reading_makes_no_consumer(bus: Bus) -> None:

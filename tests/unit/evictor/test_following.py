@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
+from background import background
 from makeway.core.k8s.pod_groups import GroupKey
 from makeway.evictor.act import following
 from makeway.evictor.act.following import MOST_FOLLOWED, UNUSED_SECONDS, FollowedMembers
@@ -68,11 +69,9 @@ class PodsApi:
 @asynccontextmanager
 async def following_with(api: PodsApi) -> AsyncIterator[FollowedMembers]:
     followed = FollowedMembers(api, EvictorMetrics(CollectorRegistry()))
-    task = asyncio.create_task(followed.run())
-    await asyncio.sleep(0)
-    yield followed
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    async with background(followed.run()):
+        await asyncio.sleep(0)
+        yield followed
 
 
 async def known(followed: FollowedMembers, since: int = 0) -> Members:

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
+from background import background
 from builders_bus import make_order, make_outcome
 from makeway.bus.messages import EvictionOrder, NominationToClear, Preemptor
 from makeway.core.k8s.authorship import NOMINATOR
@@ -93,15 +94,11 @@ class World:
 
     @contextlib.asynccontextmanager
     async def leading(self) -> AsyncIterator[None]:
-        leading = asyncio.create_task(self.nominator.lead())
-        try:
+        async with background(self.nominator.lead()):
             await asyncio.sleep(0)
             for order in (order_for("higher", "lower"), order_for("lower")):
                 self.nominator.in_flight.begin(order, stored=True)
             yield
-        finally:
-            leading.cancel()
-            await asyncio.gather(leading, return_exceptions=True)
 
     async def until(self, reached: Any) -> None:
         for _ in range(1000):

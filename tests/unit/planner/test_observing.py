@@ -1,6 +1,5 @@
 """What mode observe makes of decisions, of the pods' watch and of the time."""
 
-import asyncio
 import math
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -10,6 +9,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
+from background import turns
 from builders_bus import plan_request
 from makeway.bus.comparison import Comparison
 from makeway.bus.errors import BusUnavailable
@@ -172,12 +172,7 @@ class Bench:
     async def told(self, span: timedelta = QUIET) -> list[Comparison]:
         """Let so much time pass; returns everything that was written by then."""
         self.now += span
-        looking = asyncio.create_task(self.observing.poll_forever())
-        writing = asyncio.create_task(self.observing.write_forever())
-        for _ in range(20):
-            await asyncio.sleep(0)
-        looking.cancel()
-        writing.cancel()
+        await turns(20, self.observing.poll_forever(), self.observing.write_forever())
         return self.bus.comparisons
 
     def count(self, name: str, **labels: str) -> float:
@@ -344,10 +339,7 @@ def following(snapshot: Snapshot) -> Bench:
 
 
 async def planned(bench: Bench) -> None:
-    planning = asyncio.create_task(bench.observing.plan_forever())
-    for _ in range(20):
-        await asyncio.sleep(0)
-    planning.cancel()
+    await turns(20, bench.observing.plan_forever())
 
 
 @pytest.mark.parametrize("first", ["mark", "nomination"])

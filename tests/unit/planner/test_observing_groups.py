@@ -1,12 +1,12 @@
 """What observing makes of preemptions for pod groups."""
 
-import asyncio
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from background import background, turns
 from makeway.bus.comparison import Comparison
 from makeway.bus.group_plan import GroupPlanRequest, GroupPreemptor
 from makeway.bus.messages import API_VERSION
@@ -111,11 +111,9 @@ class Groups(Bench):
 
     async def planned(self, span: timedelta = timedelta()) -> list[Comparison]:
         """Let so much time pass, and plans be made."""
-        planning = asyncio.create_task(self.observing.plan_forever())
-        await self.told(span)
-        for _ in range(50):
-            await asyncio.sleep(0)
-        planning.cancel()
+        async with background(self.observing.plan_forever()):
+            await self.told(span)
+            await turns(50)
         return self.bus.comparisons
 
 
@@ -330,14 +328,12 @@ async def test_what_changes_while_members_are_read_is_planned_with(monkeypatch: 
     bench.mark_for_group("a", "b")
     bench.place(g0="n1", g1="n2")
     await bench.told(timedelta())
-    planning = asyncio.create_task(bench.observing.plan_forever())
-    await asyncio.sleep(0)
+    async with background(bench.observing.plan_forever()):
+        await turns(1)
 
-    bench.nominate("n4", uid="another")
-    bench.apply(RemovePod("a"))
-    for _ in range(50):
-        await asyncio.sleep(0)
-    planning.cancel()
+        bench.nominate("n4", uid="another")
+        bench.apply(RemovePod("a"))
+        await turns(50)
     (found,) = await bench.told()
 
     assert (found.result, found.restored_pods) == ("same", 1)

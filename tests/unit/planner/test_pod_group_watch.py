@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
+from background import background
 from makeway.core.k8s.pod_groups import GroupKey
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.service.watch import pod_group_watch
@@ -57,10 +58,8 @@ async def followed(api: Served) -> Snapshot:
     snapshot = make_snapshot([make_node("n1")])
     snapshot.apply(PutPod(msgspec.structs.replace(make_pod("a", "n1"), group="g")))
     watch = pod_group_watch(api, snapshot, PlannerMetrics(CollectorRegistry()), ListWatchTimings(pause=0.01))
-    running = asyncio.ensure_future(watch.run())
-    await asyncio.sleep(0.1)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    async with background(watch.run()):
+        await asyncio.sleep(0.1)
     return snapshot
 
 

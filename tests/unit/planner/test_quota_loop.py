@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace as replace_struct
 from prometheus_client import CollectorRegistry
 
+from background import background
 from builders_bus import make_outcome
 from makeway.bus.control import ControlState, SettledQuota
 from makeway.bus.decisions import DecisionRecord
@@ -125,15 +126,11 @@ async def ended(snapshot: Snapshot, bus: FakeBus, *paths: str) -> dict[str, Ende
     """Lead until the processes of these queues have ended, and give how."""
     told = asyncio.Event()
     loop = loop_of(snapshot, bus, Ledger(), told=told)
-    leading = asyncio.create_task(loop.lead(fence))
-    try:
-        async with asyncio.timeout(3 * SECONDS):
-            while loop.control is None or not loop.control.ended.keys() >= set(paths):
-                await told.wait()
-                told.clear()
+    async with background(loop.lead(fence)), asyncio.timeout(3 * SECONDS):
+        while loop.control is None or not loop.control.ended.keys() >= set(paths):
+            await told.wait()
+            told.clear()
         return loop.control.ended
-    finally:
-        leading.cancel()
 
 
 async def fence() -> Fence:
@@ -179,13 +176,11 @@ async def led(bus: FakeBus, ledger: Ledger, path: str, *ready: bool) -> list[str
     """
     answers = iter(ready)
     loop = loop_of(lowered(), bus, ledger, lambda: next(answers, True))
-    leading = asyncio.create_task(loop.lead(fence))
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(SECONDS):
+        async with background(loop.lead(fence)), asyncio.timeout(SECONDS):
             while path not in {one.queue for one in bus.orders}:
                 await bus.published.wait()
                 bus.published.clear()
-    leading.cancel()
     return [one.queue for one in bus.orders]
 
 
@@ -328,11 +323,9 @@ async def test_what_has_settled_is_to_be_remembered() -> None:
     loop.remember = lambda: remembered.put_nowait(loop.memory())
     assert loop.memory() is None
 
-    leading = asyncio.create_task(loop.lead(fence))
-    async with asyncio.timeout(3 * SECONDS):
+    async with background(loop.lead(fence)), asyncio.timeout(3 * SECONDS):
         while not ((memory := await remembered.get()) and memory.settled):
             pass
-    leading.cancel()
 
     assert memory.enforcing == ()
     assert memory.settled == (
@@ -366,13 +359,9 @@ async def rushed(
     monkeypatch.setattr("makeway.planner.quota.loop.answering", interrupted)
     bus = Evicting(snapshot)
     loop = loop_of(snapshot, bus, Ledger(), decisions=decisions)
-    leading = asyncio.create_task(loop.lead(fence))
-    try:
-        async with asyncio.timeout(3 * SECONDS):
-            while loop.control is None or "root.a" not in loop.control.ended:  # noqa: ASYNC110 - a test
-                await asyncio.sleep(0.02)
-    finally:
-        leading.cancel()
+    async with background(loop.lead(fence)), asyncio.timeout(3 * SECONDS):
+        while loop.control is None or "root.a" not in loop.control.ended:  # noqa: ASYNC110 - a test
+            await asyncio.sleep(0.02)
     return bus
 
 

@@ -1,6 +1,5 @@
 """The record of tolerations: what is written of which classes, what counts of it, and what is told."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -8,6 +7,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
+from background import background, turns
 from makeway.core.k8s.objects import ConfigMap, Metadata, PriorityClass
 from makeway.core.policy import toleration_record
 from makeway.core.policy.toleration_record import entry_of
@@ -103,15 +103,11 @@ class World:
 
     async def lead(self) -> None:
         """Lead until nothing more is to be done."""
-        task = asyncio.create_task(self.keeper.keep_forever())
-        for _ in range(3):
-            for _ in range(5):
-                await asyncio.sleep(0)
-            self.see()
-        for _ in range(5):
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait({task})
+        async with background(self.keeper.keep_forever()):
+            for _ in range(3):
+                await turns(5)
+                self.see()
+            await turns(5)
 
     def chosen(self) -> list[str]:
         """Return the nodes on which a pod may go, best first."""

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
+from background import background
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import (
     DeviceClass,
@@ -285,10 +286,8 @@ class Silent:
 async def test_it_is_behind_whoever_has_seen_more_of_anything_it_follows() -> None:
     watch = Watch(Silent(50), Snapshot(), metrics(), "cluster")
     assert watch.behind({"pods": 1})
-    running = [asyncio.create_task(run) for run in watch.runs()]
-    await asyncio.gather(*(part.synced.wait() for part in watch._parts))
-    for task in running:
-        task.cancel()
+    async with background(*watch.runs()):
+        await asyncio.gather(*(part.synced.wait() for part in watch._parts))
 
     assert not watch.behind({"pods": 50, "nodes": 49, "of somebody else's": 99})
     assert watch.behind({"pods": 50, "nodes": 51})
@@ -299,13 +298,11 @@ async def test_a_planner_that_may_not_read_volumes_and_device_classes_goes_on_wi
     snapshot = Snapshot()
     refused = tuple(resource.path for resource in (VOLUMES, STORAGE_CLASSES, DEVICE_CLASSES))
     watch = Watch(Silent(50, refused), snapshot, metrics(), "cluster")
-    running = [asyncio.create_task(run) for run in watch.runs()]
-    await asyncio.gather(*(part.synced.wait() for part in watch._parts))
-    await asyncio.sleep(0.1)
+    async with background(*watch.runs()) as running:
+        await asyncio.gather(*(part.synced.wait() for part in watch._parts))
+        await asyncio.sleep(0.1)
 
-    assert watch.synced
-    assert watch.unhealthy() == ""
-    assert snapshot.devices is None, "so that no node is ruled out for a device"
-    assert not any(task.done() for task in running)
-    for task in running:
-        task.cancel()
+        assert watch.synced
+        assert watch.unhealthy() == ""
+        assert snapshot.devices is None, "so that no node is ruled out for a device"
+        assert not any(task.done() for task in running)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry
 
+from background import background
 from makeway.core.k8s.node_claims import GROUP, VERSION
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.promised import ComingNodes
@@ -41,10 +42,8 @@ async def lists(monkeypatch: pytest.MonkeyPatch, *told: bool | None) -> int:
     monkeypatch.setattr(where_served, "RETRY_SECONDS", 0.01)
     api, timings = Discovering(iter(told)), ListWatchTimings(pause=0.01)
     watch = node_claim_watch(api, ComingNodes(), PlannerMetrics(CollectorRegistry()), timings)
-    running = asyncio.ensure_future(watch.run())
-    await asyncio.sleep(0.3)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    async with background(watch.run()):
+        await asyncio.sleep(0.3)
     return sum(path.endswith("/nodeclaims") for path in api.asked if "watch" not in path)
 
 

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import suppress
 
 import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
+from background import background
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.runtime.brake import FRESH_SECONDS, BrakeMetrics, BrakeReader
 from makeway.runtime.config_metrics import ConfigMetrics
@@ -140,8 +140,7 @@ async def test_a_change_that_the_watch_tells_of_is_read_and_told_at_once() -> No
     world = World()
     told: list[Brake] = []
     world.reader.subscribe(lambda: told.append(world.reader.current))
-    running = asyncio.create_task(world.reader.run())
-    try:
+    async with background(world.reader.run()):
         await eventually(world.reader.known.is_set)
         await eventually(lambda: world.api.lists == 1)
         world.api.data = {"mode": "off", "namespaces": "a b"}
@@ -151,8 +150,4 @@ async def test_a_change_that_the_watch_tells_of_is_read_and_told_at_once() -> No
         world.api.data = None
         world.reader.retain(set())
         await eventually(lambda: not world.reader.current.engaged)
-    finally:
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
     assert [brake.scope() for brake in told] == ["", "a, b", ""]
