@@ -26,6 +26,7 @@ type gang struct {
 type member struct {
 	wire.Placement
 	done  bool // bound or gone: it waits for nothing
+	shown bool // the API has shown it nominated there
 	taken bool // the API shows it nominated elsewhere, or not at all
 }
 
@@ -54,18 +55,20 @@ func (e *Order) on(node string) bool {
 	return slices.ContainsFunc(e.members, func(m member) bool { return !m.done && m.Node == node })
 }
 
-// placeTaken notes where the API shows a pod of the order nominated, and reports whether the order has lost its places by that.
+// placeTaken notes where the API shows a pod of the order nominated, and reports whether the order has lost its places by that. While victims
+// leave no place is lost that was never shown: an order may succeed before the informer shows the nomination that the planner has seen.
 func (e *Order) placeTaken(uid types.UID, node string) bool {
 	lost, all := false, true
 	for i := range e.members {
 		m := &e.members[i]
 		if m.UID == string(uid) {
-			m.taken = m.Node != node
+			m.shown = m.shown || m.Node == node
+			m.taken = m.Node != node && (m.shown || e.Phase.Reverts())
 			lost = m.taken
 		}
 		all = all && (m.taken || m.done)
 	}
-	return lost && (all || e.Phase == Leaving)
+	return lost && (e.Phase == Leaving || (all && e.Phase.Reverts()))
 }
 
 // memberDone notes that a member is bound or gone, and reports whether none waits any more. It holds no place in its queue any

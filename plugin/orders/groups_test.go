@@ -106,6 +106,7 @@ func TestAGangWhoseMemberLosesItsPlaceWaitsForNothingMore(t *testing.T) {
 	f := NewInFlight(noQuota{})
 	f.Begin(groupOrder("v1"))
 	stored(f, "o", start.Add(time.Minute))
+	f.NominatedTo("b", "n2")
 	f.Succeed("o", at(10), at(90000), notGone)
 
 	f.NominatedTo("b", "n9")

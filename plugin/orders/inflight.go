@@ -216,10 +216,7 @@ func (f *InFlight) NominatedTo(uid types.UID, node string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e := f.of(uid)
-	if e == nil || (e.Phase != Leaving && !e.Phase.Reverts()) || e.nominationTaken {
-		return
-	}
-	if e.placeTaken(uid, node) {
+	if e != nil && e.placeTaken(uid, node) && !e.nominationTaken {
 		e.nominationTaken = true
 		f.Notify()
 	}

@@ -217,6 +217,7 @@ func TestAPodWhoseNodeDoesNotHelpAnyMoreMayPreemptElsewhere(t *testing.T) {
 
 func TestAPodThatLostItsNominationMayPreemptElsewhere(t *testing.T) {
 	f := settled()
+	f.NominatedTo("p", "n1")
 	f.NominatedTo("p", "")
 
 	if why, _, _ := f.Refuse("p", at(10), stillThere); why != NotRefused || f.HasOrder("o") {
@@ -646,6 +647,8 @@ func TestAPreemptorWhoseNominationWasTakenIsTriedAgainAtOnce(t *testing.T) {
 	expectWakes(t, f, at(5))
 	stored(f, "o", at(60000))
 	f.Succeed("o", at(10), at(90000), notGone)
+	f.NominatedTo("p", "") // nor now, though an evictor was that fast
+	expectWakes(t, f, at(10))
 	f.NominatedTo("p", "n1")
 	expectWakes(t, f, at(10))
 

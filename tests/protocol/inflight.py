@@ -36,6 +36,7 @@ class Entry:
     awaited: dict[str, str]
     members: dict[str, str] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
+    shown: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
     phase: str = "absent"
     gated: bool = False
@@ -66,11 +67,13 @@ class Entry:
 
     def loses_places(self, uid: str, node: str) -> bool:
         """Note where the API shows a pod nominated; whether the order has lost its places by that."""
-        if not self.members:
-            return self.node != node
-        (self.taken.discard if self.members[uid] == node else self.taken.add)(uid)
+        if self.members.get(uid, self.node) == node:
+            self.shown.add(uid)
+            self.taken.discard(uid)
+        elif uid in self.shown or self.phase in REVERTS:
+            self.taken.add(uid)
         all_lost = self.members.keys() <= self.taken | self.done
-        return uid in self.taken and (all_lost or self.phase == "leaving")
+        return uid in self.taken and (self.phase == "leaving" or (all_lost and self.phase in REVERTS))
 
 
 @dataclass(frozen=True)
