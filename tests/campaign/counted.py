@@ -76,7 +76,7 @@ class Counted:
             found.append(f"{self.gone} victims are gone for {len(bound)} preemptors that are bound")
         for one in bound:
             orders = self.orders.get(one.uid, ())
-            if (served := sum(map(deletes, orders))) != 1:
+            if (served := sum(map(removed, orders))) != 1:
                 ends = ", ".join(map(_told, orders)) or "none"
                 found.append(f"preemptor {one.name} is bound with {served} victims; its orders: {ends}")
         for storm in storms:
@@ -122,15 +122,15 @@ class Counted:
         }
 
 
-def deletes(order: OrderHistory) -> int:
-    """Count the victims that an order has deleted."""
+def removed(order: OrderHistory) -> int:
+    """Count the victims that an order has removed; an evictor that takes it over finds them gone."""
     victims = () if order.outcome is None else order.outcome.victims
-    return sum(victim.result == "deleted" for victim in victims)
+    return sum(victim.result in ("deleted", "gone") for victim in victims)
 
 
 def _told(order: OrderHistory) -> str:
     end = "without an outcome" if order.outcome is None else order.outcome.result
-    return f"{order.order.order_id} {end} ({deletes(order)} deleted)"
+    return f"{order.order.order_id} {end} ({removed(order)} removed)"
 
 
 class Preemptors:
