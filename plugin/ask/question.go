@@ -78,7 +78,7 @@ type GroupQuestion struct {
 	MustPlace int
 	Mode      string
 	Classes   []*Class
-	LeftOut   []sets.Set[string] // by class: nodes to leave out
+	LeftOut   sets.Set[string]   // nodes to leave out
 	Nodes     fwk.NodeInfoLister // of the cycle
 }
 
@@ -100,12 +100,12 @@ func (q GroupQuestion) Request(by How, known View) (*wire.GroupPlanRequest, erro
 		Seen:         known.Seen,
 		OutcomesRead: known.OutcomesRead,
 	}
-	for i, class := range q.Classes {
+	for _, class := range q.Classes {
 		raw, err := wire.Encode(project(class.Pods[0]))
 		if err != nil {
 			return nil, fmt.Errorf("encode member: %w", err)
 		}
-		nodes := class.Potential.Without(q.LeftOut[i], q.Nodes).Nodes
+		nodes := class.Potential.Without(q.LeftOut, q.Nodes).Nodes
 		asked := wire.MemberClass{Pod: raw, Count: int64(len(class.Pods)), Nodes: nodes}
 		if at := slices.IndexFunc(request.Classes, func(other wire.MemberClass) bool {
 			return other.SameNodesAs == nil && len(nodes.Names) > 0 && other.Nodes.AllBut == nodes.AllBut && slices.Equal(other.Nodes.Names, nodes.Names)

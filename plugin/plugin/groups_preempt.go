@@ -40,7 +40,7 @@ type groupAttempt struct {
 	cycle    minor.GroupCycle
 	of       minor.Group
 	classes  []*ask.Class
-	leftOut  []sets.Set[string] // by class: nodes where the scheduler's filters refused a member
+	leftOut  sets.Set[string] // nodes where the scheduler's filters refused a member
 	inquirer *inquirer[wire.GroupPlanReply]
 }
 
@@ -168,10 +168,9 @@ func (a *groupAttempt) classify(ctx context.Context) *preemptResult {
 	if err := a.findNodes(ctx, a.cycle, a.classes); err != nil {
 		return a.later(endError, err.Error())
 	}
-	failed, hosts := sets.KeySet(a.failedBefore(func() string { return string(a.uid) })), 0
-	a.leftOut = make([]sets.Set[string], len(a.classes))
-	for i, class := range a.classes {
-		a.leftOut[i] = failed.Clone()
+	a.leftOut = sets.KeySet(a.failedBefore(func() string { return string(a.uid) }))
+	hosts := 0
+	for _, class := range a.classes {
 		if class.Potential.Count > 0 {
 			hosts += len(class.Pods)
 		}
@@ -202,8 +201,9 @@ func (a *groupAttempt) find(ctx context.Context) (*verify.Candidate, *wire.Group
 		if !errors.As(err, &why) {
 			return nil, nil, a.later(endError, wire.Beginning(err.Error(), wire.MostOfMessage))
 		}
-		if why.Node != "" {
-			a.leaveOut(why)
+		if why.Node != "" { // neither in this cycle's next plan, nor in those to come until it changes
+			a.leftOut.Insert(why.Node)
+			a.failedNow(string(a.uid), why.Node, why.Failure)
 		}
 		if why.Node == "" || asked == groupPlans || !mayAsk(ctx, a.args.GroupPlanTimeout.Duration) {
 			return nil, nil, a.later(endUnfinished, "the plan failed verification: "+wire.Beginning(why.Message, wire.MostOfMessage))
@@ -227,14 +227,6 @@ func (a *groupAttempt) verify(ctx context.Context, plan *wire.GroupPlan) (*verif
 	return v.Verify(ctx, plan)
 }
 
-// leaveOut leaves a node out of this cycle's next plan, and of those to come until it changes.
-func (a *groupAttempt) leaveOut(why *verify.Misfit) {
-	for _, nodes := range a.leftOut {
-		nodes.Insert(why.Node)
-	}
-	a.failedNow(string(a.uid), why.Node, why.Failure)
-}
-
 // unusable ends an attempt by an answer that has no plan to verify; nil where it has.
 func (a *groupAttempt) unusable(reply *wire.GroupPlanReply) *preemptResult {
 	planned, refusal := reply.Status != wire.StatusRefused && reply.Plan != nil, reply.Refusal
@@ -248,10 +240,10 @@ func (a *groupAttempt) unusable(reply *wire.GroupPlanReply) *preemptResult {
 	switch {
 	case refusal.Reason == reasonPlacesNotFound:
 		return a.later(endUnfinished, message)
-	case len(a.leftOut[0]) > 0:
+	case len(a.leftOut) > 0:
 		// The planner refuses without nodes that it was not asked about: other victims there might do, and no event tells when
 		// they may be tried again.
-		return a.later(endUnfinished, fmt.Sprintf("without nodes where a plan failed verification (%d): %s", len(a.leftOut[0]), message))
+		return a.later(endUnfinished, fmt.Sprintf("without nodes where a plan failed verification (%d): %s", len(a.leftOut), message))
 	}
 	return a.refused(refusal, retryAtOf(refusal), message)
 }

@@ -490,7 +490,6 @@ func TestNodesThatClassesHaveInCommonAreNamedOnce(t *testing.T) {
 	joinGroup(elsewhere, "gang")
 	w, c := gangWorld(t, setup{}, 4, 3, gangMember("g1"), small, elsewhere)
 	a := w.plugin.groupAttempt(c, c.group)
-	a.leftOut = make([]sets.Set[string], 3)
 	var err error
 	if a.classes, err = ask.Classes(c.group.Waiting, queues.QueueLabels(), byName); err != nil || len(a.classes) != 3 {
 		t.Fatal(len(a.classes), err)
