@@ -21,7 +21,6 @@ import (
 	"makeway.dev/makeway/plugin/internal/telemetry"
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
-	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -44,14 +43,13 @@ func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *p
 }
 
 // answer returns the planner's reply, to the prefetched question where it is the same.
-func (a *attempt) answer(ctx context.Context, q ask.Question) (reply *wire.PlanReply, err error) {
+func (a *attempt) answer(ctx context.Context, q ask.Question) (*wire.PlanReply, error) {
 	var asked *ask.Asked[wire.PlanReply]
 	if a.prefetch != nil && a.prefetch.Answers(q) {
 		asked = a.prefetch.Asked
 	}
 	a.prefetch = nil
-	reply, a.asked, err = a.inquirer.answer(ctx, asked, func() (ask.Exchange[wire.PlanReply], error) { return a.question(q, false) })
-	return reply, err
+	return a.inquirer.answer(ctx, asked, func() (ask.Exchange[wire.PlanReply], error) { return a.question(q, false) })
 }
 
 // mayAsk reports whether there is time for one more plan: one that the attempt's own end cut short would count as
@@ -198,31 +196,28 @@ var errAway = errors.New("the planner has not answered recently; it is asked, an
 
 // inquirer is what one cycle waits for: answers about one preemptor, a pod or a group.
 type inquirer[Reply any] struct {
-	engine   *engine
+	*preemptor
 	late     *ask.Late[Reply]
-	uid      types.UID
-	pod      wire.PodRef // by which it is tried again
-	of       string      // what an answer has to be of to be of use
+	of       string // what an answer has to be of to be of use
 	patience time.Duration
-	away     bool         // the planner has not answered recently
-	span     tracing.Span // of the attempt
-	kept     bool         // the attempt's question is kept, and its span goes on
-	before   bool         // the last answer is to a question of a cycle before
+	away     bool // the planner has not answered recently
+	kept     bool // the attempt's question is kept, and its span goes on
+	before   bool // the last answer is to a question of a cycle before
 }
 
 // waitFor begins a cycle's waiting: as long as its filters took, which is what another cycle would cost, and not at all while the planner
 // is away.
-func waitFor[Reply any](e *engine, late *ask.Late[Reply], breaker *ask.Breaker, uid types.UID, pod wire.PodRef, of string, filters, most time.Duration) *inquirer[Reply] {
-	w := &inquirer[Reply]{engine: e, late: late, uid: uid, pod: pod, of: of, away: breaker.Away()}
+func waitFor[Reply any](p *preemptor, late *ask.Late[Reply], breaker *ask.Breaker, of string, filters, most time.Duration) *inquirer[Reply] {
+	w := &inquirer[Reply]{preemptor: p, late: late, of: of, away: breaker.Away()}
 	if !w.away {
-		w.patience = min(most, max(filters, e.planner.Least))
+		w.patience = min(most, max(filters, p.engine.planner.Least))
 	}
 	return w
 }
 
-// answer returns the answer to the question that is under way, else to one that an earlier cycle has asked, else to a new one, with when
-// that was asked. An answer that is late is kept for the next cycle; the error is ask.ErrLate then, or errAway.
-func (w *inquirer[Reply]) answer(ctx context.Context, asked *ask.Asked[Reply], begin func() (ask.Exchange[Reply], error)) (*Reply, memory.Moment, error) {
+// answer returns the answer to the question that is under way, else to one that an earlier cycle has asked, else to a new one, and
+// notes when that was asked. An answer that is late is kept for the next cycle; the error is ask.ErrLate then, or errAway.
+func (w *inquirer[Reply]) answer(ctx context.Context, asked *ask.Asked[Reply], begin func() (ask.Exchange[Reply], error)) (*Reply, error) {
 	kept, outdated := w.late.Take(w.uid, w.of)
 	if outdated {
 		latePlans.WithLabelValues(lateOutdated).Inc()
@@ -234,14 +229,14 @@ func (w *inquirer[Reply]) answer(ctx context.Context, asked *ask.Asked[Reply], b
 		asked = ask.NewAsked[Reply](uint64(w.engine.memory.Retries.Now()))
 		exchange, err := begin()
 		if err != nil {
-			return nil, memory.Moment(asked.At), err
+			return nil, err
 		}
 		goroutines.GoRecovered(context.WithoutCancel(ctx), "plan", func(ctx context.Context) {
 			asked.Ask(func() (*Reply, error) { return exchange(ctx) })
 		})
 	}
 	start := time.Now()
-	w.before = asked == kept
+	w.before, w.asked = asked == kept, memory.Moment(asked.At)
 	reply, err := asked.Await(ctx, w.patience)
 	w.patience = max(0, w.patience-time.Since(start))
 	switch {
@@ -253,14 +248,14 @@ func (w *inquirer[Reply]) answer(ctx context.Context, asked *ask.Asked[Reply], b
 	case w.before && err == nil:
 		latePlans.WithLabelValues(lateUsed).Inc()
 	}
-	return reply, memory.Moment(asked.At), err
+	return reply, err
 }
 
 // keep keeps a question for the preemptor's next cycle.
 func (w *inquirer[Reply]) keep(asked *ask.Asked[Reply]) {
-	if w.kept = w.late.Keep(w.uid, w.pod.Namespace, asked, w.of, w.span); !w.kept {
+	if w.kept = w.late.Keep(w.uid, w.one().Namespace, asked, w.of, w.span); !w.kept {
 		latePlans.WithLabelValues(lateDropped).Inc()
-		w.engine.memory.Retries.PlanUnavailable(w.pod, time.Time{})
+		w.engine.memory.Retries.PlanUnavailable(w.one(), time.Time{})
 		return
 	}
 	goroutines.GoRecovered(w.engine.life, "late", func(ctx context.Context) { w.follow(ctx, asked) })
@@ -277,7 +272,7 @@ func (w *inquirer[Reply]) follow(ctx context.Context, asked *ask.Asked[Reply]) {
 	if _, err := asked.Await(ctx, 0); err != nil {
 		if w.late.End(w.uid, asked) {
 			latePlans.WithLabelValues(lateLost).Inc()
-			w.engine.memory.Retries.PlanUnavailable(w.pod, time.Time{})
+			w.engine.memory.Retries.PlanUnavailable(w.one(), time.Time{})
 		}
 		return
 	}
@@ -285,7 +280,7 @@ func (w *inquirer[Reply]) follow(ctx context.Context, asked *ask.Asked[Reply]) {
 		return
 	}
 	for range ask.LateLasts / activationPause {
-		w.engine.activate(ctx, w.engine.pending(w.pod))
+		w.engine.activate(ctx, w.engine.pending(w.one()))
 		goroutines.Sleep(ctx, activationPause)
 		if w.late.Of(w.uid) != asked {
 			return

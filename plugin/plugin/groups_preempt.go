@@ -113,9 +113,8 @@ func (a *groupAttempt) preempt(ctx context.Context) (result preemptResult, nodes
 		return *observe(a.preemptor, a.exchange), nil
 	}
 
-	a.inquirer = waitFor(a.engine, planner.LateGroups, planner.Groups, a.uid, a.one(), groupPlanOf(a.classes, a.mode),
+	a.inquirer = waitFor(a.preemptor, planner.LateGroups, planner.Groups, groupPlanOf(a.classes, a.mode),
 		cycleOf(a.cycle.State()).taken(), min(ask.MostGroupWait, a.args.GroupPlanTimeout.Duration))
-	a.inquirer.span = a.span
 
 	// 4) Ask for a plan, and have the scheduler place the group by it; once more without the node where that fails.
 	verified, reply, end := a.find(ctx)
@@ -184,9 +183,7 @@ func (a *groupAttempt) classify(ctx context.Context) *preemptResult {
 // find returns a plan by which the scheduler's own algorithm placed the group; the result says why there is none.
 func (a *groupAttempt) find(ctx context.Context) (*verify.Candidate, *wire.GroupPlanReply, *preemptResult) {
 	for asked := 1; ; asked++ {
-		var reply *wire.GroupPlanReply
-		var err error
-		reply, a.asked, err = a.inquirer.answer(ctx, nil, a.exchange)
+		reply, err := a.inquirer.answer(ctx, nil, a.exchange)
 		if err != nil {
 			return nil, nil, a.unreachable(a.engine.planner.Groups, err)
 		}

@@ -89,9 +89,8 @@ func (p *preemptor) preemptForPod(ctx context.Context, state fwk.CycleState, sta
 	}
 
 	// 5) Ask the planner for candidates, and run the scheduler's filters on them.
-	attempt.inquirer = waitFor(p.engine, planner.LatePods, planner.Pods, pod.UID, p.one(), planOf(pod, p.mode), cycleOf(state).taken(), p.args.PlanTimeout.Duration)
+	attempt.inquirer = waitFor(p, planner.LatePods, planner.Pods, planOf(pod, p.mode), cycleOf(state).taken(), p.args.PlanTimeout.Duration)
 	ctx, attempt.span = p.attemptSpan(ctx, attempt.prefetch, pod)
-	attempt.inquirer.span = attempt.span
 	defer func() { endAttempt(attempt.span, result, attempt.inquirer.kept) }()
 	candidates, reply, end := attempt.find(ctx)
 	if end != nil {
