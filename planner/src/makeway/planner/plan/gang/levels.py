@@ -12,7 +12,8 @@ from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.draft import Draft, price_of
 from makeway.planner.plan.gang.fill import Filled, fill
 from makeway.planner.plan.gang.model import Model, RoomRule, Work
-from makeway.planner.snapshot.columns import MOST, Flags, Ints
+from makeway.planner.plan.gang.options import MIXERS
+from makeway.planner.snapshot.columns import MOST, Ints
 
 MOST_COUNTED = 32
 """Members of a node up to which the fewest victims for them are counted; for more it is a bound."""
@@ -155,15 +156,18 @@ def fewest_victims(model: Model, each: Ints) -> int:
         return 0
     usable = np.flatnonzero(each[0])
     asked, most = np.flatnonzero(model.need[0] > 0), each[0][usable]
+    fine = asked.size * model.removable.size <= MOST_SORTED and _differ(model, asked)
+    if not fine:  # nodes with as much room are alike then
+        rows = np.vstack([model.room[asked][:, usable], most]).T
+        _, first = np.unique(rows @ MIXERS[: rows.shape[1]], return_index=True)
+        usable, most = usable[first], most[first]
     need, room = model.need[0][asked][:, None], model.room[asked][:, usable]
     counts = np.arange(1, min(int(most.max()), MOST_COUNTED) + 1)
     lack = np.maximum(counts[:, None, None] * need - room, 0)
     largest = np.maximum(model.uses.max(axis=(1, 2), initial=0), 1)[asked, None]
     victims = -(-lack // largest)
-    if asked.size * model.removable.size <= MOST_SORTED and _differ(
-        model.removable, free := model.uses[asked]
-    ):
-        freed = np.cumsum(-np.sort([-one[:, usable] for one in free], axis=1), axis=1)
+    if fine:
+        freed = np.cumsum(-np.sort(-model.uses[asked][:, :, usable], axis=1), axis=1)
         victims = (lack > 0) + np.array([(freed < one[:, None]).sum(axis=1) for one in lack])
     fewest = np.where(most >= counts[:, None], victims.max(axis=1, initial=0), MOST).min(axis=1)
     of_member: list[float] = (fewest / counts).tolist()
@@ -182,9 +186,10 @@ def _priorities(model: Model) -> list[int]:
     return found
 
 
-def _differ(removable: Flags, free: Ints) -> bool:
-    """Report whether removable pods free different amounts."""
-    return any(one.max() > np.where(removable, one, MOST).min() for one in free)
+def _differ(model: Model, asked: Ints) -> bool:
+    """Report whether removable pods free different amounts of some resources."""
+    each = (model.uses[one][model.removable] for one in asked.tolist())
+    return any(amounts.size and amounts.max() > amounts.min() for amounts in each)
 
 
 def _each_alone(model: Model, level: int | Ints | None) -> Ints:

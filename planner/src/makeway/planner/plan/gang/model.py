@@ -195,8 +195,12 @@ class Model(NodePods):
 
         `going`: bool[D, N], some of them. O(slots · nodes).
         """
-        uses = self.uses if going is None else self.uses * going
-        return np.asarray(self.room + uses.sum(axis=1))
+        if going is None:
+            return np.asarray(self.room + self.uses.sum(axis=1))
+        found = self.room.copy()
+        for slot in np.flatnonzero(going.any(axis=1)).tolist():
+            found += self.uses[:, slot] * going[slot]
+        return found
 
     def within(self, nodes: Ints) -> Model:
         """Return the same question over fewer of the nodes. `nodes`: int64[n], places. O(slots · nodes)."""
@@ -217,24 +221,24 @@ class Model(NodePods):
 
         `kept`: bool[D, N]; all that may go, and all of units. O(slots · nodes).
         """
-        if 2 * np.count_nonzero(kept) > kept.size:
+        if 2 * np.count_nonzero(kept) >= kept.size:
             return self
         nodes, slots = np.divmod(np.flatnonzero(kept.T.ravel()), len(kept))
         count = np.bincount(nodes, minlength=self.nodes)
         places = np.arange(nodes.size) - np.repeat(np.cumsum(count) - count, count)
         depth = int(count.max(initial=0))
+        before, after = slots * self.nodes + nodes, places * self.nodes + nodes
 
-        def moved_up(array: Any, empty: int = 0) -> Any:
+        def moved_up(array: Any) -> Any:
             if not any(array.strides[-2:]):
                 return array[..., :depth, :]
-            found = np.full((*array.shape[:-2], depth, self.nodes), empty, array.dtype)
-            found[..., places, nodes] = array[..., slots, nodes]
-            return found
+            found = np.zeros((*array.shape[:-2], depth * self.nodes), array.dtype)
+            found[..., after] = array.reshape(*array.shape[:-2], kept.size).take(before, axis=-1)
+            return found.reshape(*array.shape[:-2], depth, self.nodes)
 
-        return replace(
-            self._with(moved_up, _BY_POD),
-            slots=moved_up(np.broadcast_to(np.arange(len(kept))[:, None], kept.shape), len(kept)),
-        )
+        of_slots = np.full((depth, self.nodes), len(kept))
+        of_slots[places, nodes] = slots
+        return replace(self._with(moved_up, _BY_POD), slots=of_slots)
 
     def _with(self, change: Callable[[Any], Any], own: str, domains: str = "", near: str = "") -> Model:
         """Return the model with some arrays changed, its own and those of rules, and what rules count."""

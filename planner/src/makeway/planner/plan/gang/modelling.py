@@ -117,8 +117,7 @@ def modelling(
                 weights=weights,
             )
         )
-        if chunk.size:
-            yield
+        yield
     whole = yield from joined(parts)
     if whole.rows.size > NODES_A_CHUNK:
         yield

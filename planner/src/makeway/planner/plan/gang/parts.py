@@ -63,10 +63,10 @@ def part_of(
     allocatable = columns.allocatable[asked]
     room = allocatable - columns.requested[asked] - batch.reserved[asked]
     room = np.where(served[:, None] & (allocatable == 0), MOST, room)
-    group = columns.group
+    none = np.broadcast_to(0, shape)
+    alone = columns.group if len(snapshot.groups) else none
     if groups is not None:
-        group = np.where(groups.unit > 0, 0, group)
-    alone = _or_none(group)
+        alone = np.where(groups.unit > 0, 0, alone)
     spare = np.flatnonzero(np.bincount(alone[removable])).tolist() if any(alone.strides) else ()
     return Part(
         rows=batch.rows,
@@ -79,10 +79,10 @@ def part_of(
         },
         priority=columns.priority,
         start=columns.start,
-        budgets=_or_none(columns.budgets),
+        budgets=columns.budgets if len(snapshot.budgets) else none,
         lost=_lost(columns, removable, planning.lost_work),
         gang=alone,
-        unit=np.broadcast_to(0, shape) if groups is None else groups.unit,
+        unit=none if groups is None else groups.unit,
         follows=np.broadcast_to(np.False_, shape) if groups is None else groups.follows,
         weighed=tuple(one.as_known(columns.signature) for one in weights),
         queue=np.broadcast_to(-1, shape) if queues is None else queues.as_known(columns.signature) - 1,
@@ -92,11 +92,6 @@ def part_of(
         units=[None] if groups is None else groups.units,
         spare=_spare(snapshot, question, spare),
     )
-
-
-def _or_none(numbers: Ints) -> Ints:
-    """Return numbers, which take no memory where all are 0."""
-    return numbers if numbers.any() else np.broadcast_to(0, numbers.shape)
 
 
 def _lost(columns: NodeSlots, removable: Flags, lost_work: LostWorkOf | None) -> Ints:
