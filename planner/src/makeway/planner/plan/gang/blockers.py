@@ -20,7 +20,7 @@ from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.draft import Draft, Slot, gone, holds, places_of, price_of, trimmed, victims_of
 from makeway.planner.plan.gang.levels import fewest_victims, most_alone
 from makeway.planner.plan.gang.model import CALLS, Model, RoomRule, Work
-from makeway.planner.plan.gang.search import rank_of
+from makeway.planner.plan.gang.search import Rank, rank_of
 from makeway.planner.plan.gang.solving import Beginning, beginning, bettering, is_least
 from makeway.planner.plan.price import NO_PRIORITY, SHIFT
 from makeway.planner.snapshot.columns import Flags, Ints
@@ -60,15 +60,9 @@ def with_blockers(
     bases = yield from blockers(model, objective)
     opening = yield from _openings(model, draft)
     most = model.snapshot.exemptions.policy.cross_node.most_victims
-    best, found = draft, None
+    found, best = None, None if draft is None else rank_of(model, draft, objective)
     begun: list[_Begun] = []
     cheaper: list[tuple[Draft, ...]] = []
-
-    def better(whole: Draft | None) -> bool:
-        return whole is not None and (
-            best is None or rank_of(model, whole, objective) < rank_of(model, best, objective)
-        )
-
     singles = most + model.must * model.removable.shape[0]
     for turn, sets in enumerate(_together(bases, singles, cheaper)):
         base = _union(sets)
@@ -77,7 +71,7 @@ def with_blockers(
             break
         if not turn % BASES_A_CHUNK:
             yield
-        if best is not None and price_of(model, base).key(objective) >= price_of(model, best).key(objective):
+        if best is not None and price_of(model, base).key(objective) >= best[0]:
             continue
         if (opened := opening.part(base)) is None:
             continue
@@ -93,35 +87,36 @@ def with_blockers(
             whole = yield from _whole(model, first.draft, places, most)
             if whole is not None:
                 break
-        begun.append(_Begun(first, whole, places))
-        begun.sort(key=lambda one: (one.whole is None, one.whole and rank_of(model, one.whole, objective)))
+        rank = None if whole is None else rank_of(model, whole, objective)
+        begun.append(_Begun(first, rank, places))
+        begun.sort(key=lambda one: (one.rank is None, one.rank))
         del begun[MOST_SEARCHED:]
-        if better(whole):
-            best = found = whole
+        if whole is not None and rank is not None and (best is None or rank < best):
+            found, best = whole, rank
             cheaper.append(sets)
-        if found is not None and found is whole:
             yield
-            if is_least(model, opening.each, price_of(model, found), objective):
+            if is_least(model, opening.each, price_of(model, whole), objective):
                 return found
     for one in begun:
         if work.left <= 0:
             break
         least = price_of(one.first.model, one.first.base).key(objective)
-        if best is not None and least >= price_of(model, best).key(objective):
+        if best is not None and least >= best[0]:
             continue
         searched = yield from bettering(one.first, objective, work.part())
         whole = yield from _whole(model, searched.draft, one.places, most)
-        if better(whole):
-            best = found = whole
+        rank = None if whole is None else rank_of(model, whole, objective)
+        if rank is not None and (best is None or rank < best):
+            found, best = whole, rank
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """What a set came to without a search; `whole`: over the nodes of the model, None where there is none."""
+    """What a set came to without a search; `rank`: of the plan over the model's nodes, None without one."""
 
     first: Beginning
-    whole: Draft | None
+    rank: Rank | None
     places: Ints
 
 

@@ -49,7 +49,11 @@ MOST_ENDS: Final = 24
 """Ends of one search that are held against all rules."""
 
 
-def rank_of(model: Model, draft: Draft, objective: tuple[GroupTerm, ...]) -> tuple[Key, tuple[int, ...]]:
+Rank = tuple[Key, tuple[int, ...]]
+"""What orders drafts: the key of their price, and then the names of their nodes."""
+
+
+def rank_of(model: Model, draft: Draft, objective: tuple[GroupTerm, ...]) -> Rank:
     """Return what orders drafts: their price, and then the names of their nodes."""
     names = sorted(int(model.rank[node]) for (node, _), count in draft.members.items() for _ in range(count))
     return price_of(model, draft).key(objective), tuple(names)
