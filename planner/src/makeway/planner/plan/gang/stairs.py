@@ -96,16 +96,15 @@ class Stairs:
             self.elements += self.model.depth * (CALLS // 4 + counts.size + 4 * need.size * wide.size)
             lacking = lacks[:, at] + need * counts[wide]
             start, sure = behind.starts(lacking, at)
-            one_by_one = np.flatnonzero(~sure)
-            others = at[one_by_one]
-            victims = reprieve(uses, lacking[:, one_by_one], candidates, violating, others)
-            terms = []
-            for each, of_suffix in zip(weights, sums, strict=True):
-                term = np.zeros(fits.size, np.int64)
-                term[wide] = of_suffix[start, at]
-                term[wide[one_by_one]] = (victims * each[:, others]).sum(axis=0)
-                terms.append(term)
-            counts, terms = _least_a_member(terms, fits, counts, nodes.size)
+            prices = np.zeros((len(weights), fits.size), np.int64)
+            for each, of_suffix in zip(prices, sums, strict=True):
+                each[wide] = of_suffix[start, at]
+            if not sure.all():
+                others = np.flatnonzero(~sure)
+                victims = behind.victims(lacking[:, others], at[others], start[others])
+                for each, weight in zip(prices, weights, strict=True):
+                    each[wide[others]] = (victims * weight[:, at[others]]).sum(axis=0)
+            counts, terms = _least_a_member([*prices], fits, counts, nodes.size)
             if best is None:
                 best, count = terms, counts
                 continue
@@ -124,10 +123,11 @@ class Stairs:
         need, lacks, uses, candidates, violating = self._asked_of(cls, nodes, evening=evening)
         self.elements += self.model.depth * (CALLS // 4 + 8 * len(uses) * nodes.size)
         at, lacking = np.arange(nodes.size), need * counts + lacks
-        start, sure = _Behind.of(uses, candidates, violating).starts(lacking, at)
+        behind = _Behind.of(uses, candidates, violating)
+        start, sure = behind.starts(lacking, at)
         victims: Flags = candidates & (np.arange(len(candidates))[:, None] >= start)
         if not sure.all():
-            victims[:, ~sure] = reprieve(uses, lacking[:, ~sure], candidates, violating, at[~sure])
+            victims[:, ~sure] = behind.victims(lacking[:, ~sure], at[~sure], start[~sure])
         return victims
 
     @contextmanager
@@ -340,22 +340,25 @@ def _from_each_on(amounts: Ints) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class _Behind:
-    """What candidates free from each slot on.
+    """What candidates free from each slot on. `uses`, `candidates`, `violating`: as `reprieve` takes them.
 
     `together`: int64[Q, D + 1, M]. `least`: int64[Q, D + 2, M], the least that one of them does; MOST where
     there is none. `in_order`: those in front are reprieved first.
     """
 
+    uses: Ints
+    candidates: Flags
+    violating: Flags
     together: Ints
     least: Ints
     in_order: bool
 
     @classmethod
     def of(cls, uses: Ints, candidates: Flags, violating: Flags) -> _Behind:
-        """Look at candidates of some nodes. As `reprieve` takes them."""
+        """Look at candidates of some nodes."""
         least = np.full((len(uses), len(candidates) + 2, candidates.shape[1]), MOST, np.int64)
         np.minimum.accumulate(np.where(candidates, uses, MOST)[:, ::-1], axis=1, out=least[:, -3::-1])
-        return cls(_from_each_on(uses), least, not violating.any())
+        return cls(uses, candidates, violating, _from_each_on(uses), least, not violating.any())
 
     def starts(self, lacking: Ints, at: Ints) -> tuple[Ints, Flags]:
         """Return int64[K], up to which slot all are reprieved, and bool[K], it is certain that no others are.
@@ -370,6 +373,20 @@ class _Behind:
             start, end = np.where(enough, middle, start), np.where(enough, end, middle - 1)
         none = (self.together[:, start, at] - lacking < self.least[:, start + 1, at]).any(axis=0)
         return start, (none | (start == slots)) & self.in_order
+
+    def victims(self, lacking: Ints, at: Ints, start: Ints) -> Flags:
+        """Return bool[D, K], who goes. As `starts`, which says from where on to look."""
+        if not self.in_order:
+            return reprieve(self.uses, lacking, self.candidates, self.violating, at)
+        first, going = int(start.min()), self.candidates[:, at]
+        left = self.together[:, first, at] - lacking
+        going[:first] = False
+        for slot in range(first, len(going)):
+            uses = self.uses[:, slot, at]
+            stays = (uses <= left).all(axis=0)
+            left -= uses * stays
+            going[slot] &= ~stays
+        return going
 
 
 def _least_a_member(terms: list[Ints], fits: Flags, counts: Ints, nodes: int) -> tuple[Ints, list[Ints]]:
