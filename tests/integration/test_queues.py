@@ -314,7 +314,6 @@ async def _command(cluster: RunningCluster, *arguments: str) -> str:
 # ------------- lowered quotas on the real control plane that have to wait, and pods whose successors nothing
 
 
-@pytest_asyncio.fixture
 async def until_waits(cluster: RunningCluster, space: Space, reason: str) -> QueueState:
     """Wait until a queue's process waits for something."""
 
