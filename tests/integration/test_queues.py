@@ -219,8 +219,7 @@ async def test_a_second_decrease_begins_anew_and_an_increase_stops_it(space: Spa
     await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=12, delay="30s")))
     second = (await until_state(space.cluster, path(space), "a timer runs", lambda s: s.timer != first)).timer
 
-    assert first is not None
-    assert (there(second).since - first.since).total_seconds() >= 1
+    assert (there(second).since - there(first).since).total_seconds() >= 1
 
     await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=18, delay="30s")))
     await until_state(space.cluster, path(space), "no timer runs", lambda state: state.timer is None)
@@ -384,8 +383,7 @@ async def test_without_a_gate_a_quota_is_planned_and_evicts_no_pod(external_clus
 
             state = await until_waits(external_cluster, space, "no-queue-gate")
 
-            assert state.process is not None
-            assert "4 pods with cpu 4" in there(state.process.waiting).message
+            assert "4 pods with cpu 4" in there(there(state.process).waiting).message
             (record,) = await until(
                 "the decision is stored", lambda: quota_decisions(space, path(space)), seconds=10
             )

@@ -86,8 +86,7 @@ async def test_an_order_has_one_outcome_and_the_second_writer_reads_the_first(bu
 
     last = there(await bus.outcome(order.order_id))
     assert last.message == first
-    assert isinstance(answer, AlreadyExists)
-    assert codec.unwrap_outcome(there(answer.existing).data) == first
+    assert codec.unwrap_outcome(there(as_a(AlreadyExists, answer).existing).data) == first
 
 
 async def test_the_same_publish_repeated_is_stored_once_and_says_where(bus: Bus) -> None:

@@ -84,9 +84,8 @@ def test_a_void_is_a_plan_that_was_not_carried_out_and_says_why() -> None:
 
 def test_an_order_for_a_group_is_a_row_that_names_the_group_its_members_and_how_many_nodes() -> None:
     one, ended = sample("order.group"), sample("outcome.group")
-    assert isinstance(one, EvictionOrder)
 
-    [row] = rows(one, as_a(Outcome, ended))
+    [row] = rows(as_a(EvictionOrder, one), as_a(Outcome, ended))
 
     assert (row.kind, row.namespace, row.name, row.members) == ("group", "shop", "train-7", 2)
     assert (row.result, row.reason) == ("failed", "delete-refused")

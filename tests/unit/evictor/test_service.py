@@ -35,6 +35,7 @@ from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.runtime.config import Config, ConfigContent
 from makeway.runtime.config_kinds import QUEUES
 from makeway.runtime.config_metrics import ConfigMetrics
+from narrowing import there
 from recorded_events import RecordedEvents
 from unit.evictor.building import (
     CLUSTER,
@@ -410,8 +411,7 @@ async def test_a_refusal_stops_what_waits_for_a_retry() -> None:
     )
 
     assert world.cluster.deletes().count("a") == 1
-    assert outcome.rollback is not None
-    assert outcome.rollback.conditions_cleared == ("a-uid", "b-uid")
+    assert there(outcome.rollback).conditions_cleared == ("a-uid", "b-uid")
 
 
 async def test_a_refusal_stops_a_victim_between_its_mark_and_its_delete() -> None:
@@ -457,8 +457,7 @@ async def test_the_outcome_is_written_only_after_the_rollback() -> None:
     outcome = await world.carry_out(make_order("a"))
 
     assert published == [False]
-    assert outcome.rollback is not None
-    assert outcome.rollback.nomination_reverted
+    assert there(outcome.rollback).nomination_reverted
     assert world.metric("makeway_evictor_retries_total", operation="rollback", reason="unavailable") == 10
 
 
@@ -470,8 +469,7 @@ async def test_a_rollback_that_is_refused_for_good_gives_up_in_the_end_and_says_
     outcome = await world.ends(make_order("a"), "failed")
 
     assert outcome.message.endswith("not rolled back: mark of default/a")
-    assert outcome.rollback is not None
-    assert outcome.rollback.nomination_reverted
+    assert there(outcome.rollback).nomination_reverted
     executions = {"operation": "rollback", "result": "refused"}
     assert world.metric("makeway_preemption_executions_total", **executions) == 1
 
@@ -483,8 +481,7 @@ async def test_a_mark_of_somebody_else_is_left_alone() -> None:
     outcome = await world.carry_out(make_order("a"))
 
     assert world.cluster.is_marked("a")
-    assert outcome.rollback is not None
-    assert outcome.rollback.conditions_cleared == ()
+    assert there(outcome.rollback).conditions_cleared == ()
 
 
 async def test_a_pod_that_changed_since_it_was_read_is_read_again_before_it_is_rolled_back() -> None:
@@ -496,8 +493,7 @@ async def test_a_pod_that_changed_since_it_was_read_is_read_again_before_it_is_r
 
     outcome = await world.carry_out(make_order("a"))
 
-    assert outcome.rollback is not None
-    assert not outcome.rollback.nomination_reverted
+    assert not there(outcome.rollback).nomination_reverted
     assert world.nominated_node() == "node-b"
 
 
@@ -508,8 +504,7 @@ async def test_what_a_later_order_relies_on_is_not_rolled_back() -> None:
 
     outcome = await world.carry_out(make_order("a", "b"))
 
-    assert outcome.rollback is not None
-    assert not outcome.rollback.nomination_reverted
+    assert not there(outcome.rollback).nomination_reverted
     assert world.nominated_node() == NODE
     assert world.cluster.is_marked("a")
 
@@ -525,8 +520,7 @@ async def test_nothing_is_rolled_back_where_a_later_order_comes_while_it_is_trie
 
     outcome = await world.carry_out(make_order("a", "b"))
 
-    assert outcome.rollback is not None
-    assert not outcome.rollback.nomination_reverted
+    assert not there(outcome.rollback).nomination_reverted
     assert world.nominated_node() == NODE
 
 
@@ -868,8 +862,8 @@ async def test_another_evictors_outcome_that_came_first_stands() -> None:
 async def test_an_order_whose_evictor_died_after_some_deletes_is_finished(deleted: int) -> None:
     names = ("a", "b", "c")
     left = [a_pod(n).marked().terminating().build() for n in names[:deleted]]
-    there = [a_pod(n).marked().build() for n in names[deleted:]]
-    world = World(*left, *there)
+    still = [a_pod(n).marked().build() for n in names[deleted:]]
+    world = World(*left, *still)
 
     outcome = await world.ends(make_order(*names), "succeeded", deliveries=2)
 
