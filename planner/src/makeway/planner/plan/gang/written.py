@@ -37,7 +37,7 @@ from makeway.planner.snapshot.columns import Ints
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
-VICTIMS_A_CHUNK: Final = 1000
+VICTIMS_A_CHUNK: Final = 500
 """Victims that are written down between two pauses."""
 
 
