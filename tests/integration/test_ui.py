@@ -81,7 +81,7 @@ async def test_on_localhost_it_shows_a_preemption_that_has_just_been(space: Spac
         entry = await until("the page tells of it", told, seconds=60)
         assert [one["name"] for one in entry["victims"]] == ["low"]
         assert (await asked(client, f"{address}/api/timeline"))[0] == 401
-        status, grid = await asked(client, f"{address}/api/space.cluster", token)
+        status, grid = await asked(client, f"{address}/api/cluster", token)
         assert (status, entry["node"] in grid["names"]) == (200, True)
         status, story = await asked(client, f"{address}/api/story?what={entry['orderId']}", token)
         assert (status, story["madeRoom"][0]["outcome"]["result"]) == (200, "succeeded")
