@@ -202,7 +202,6 @@ type inquirer[Reply any] struct {
 	patience time.Duration
 	away     bool // the planner has not answered recently
 	kept     bool // the attempt's question is kept, and its span goes on
-	before   bool // the last answer is to a question of a cycle before
 }
 
 // waitFor begins a cycle's waiting: as long as its filters took, which is what another cycle would cost, and not at all while the planner

@@ -275,3 +275,18 @@ func TestALateAnswerThatFailsVerificationIsAskedForAgainAndSaysNothingOfItsNodes
 		t.Errorf("asked %d times, status %v", asked, status)
 	}
 }
+
+func TestAPodThatALateAnswerRefusesIsTriedAgain(t *testing.T) {
+	w, p, answer := lateWorld(t, func(*wire.PlanRequest) (*wire.PlanReply, error) {
+		return &wire.PlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{Reason: "NoLowerPriorityPods", Message: "no pod of lower priority"}}, nil
+	})
+	w.isLate(p)
+	close(answer)
+	w.eventually("it is tried again", func() bool { return w.activator.of(p.UID) == 1 })
+
+	_, status := w.cycle(p)
+
+	if !strings.Contains(status.Message(), "no pod of lower priority") || w.plugin.engine.memory.Retries.Count() != 1 {
+		t.Errorf("status %v, %d pods are tried again", status, w.plugin.engine.memory.Retries.Count())
+	}
+}

@@ -167,7 +167,7 @@ func (a *attempt) find(ctx context.Context) (passed []*verify.Candidate, reply *
 		return nil, nil, end
 	}
 	passed, judged := a.verify(ctx, reply, piece)
-	if len(passed) == 0 && a.inquirer.before {
+	if len(passed) == 0 && a.before {
 		// Others have been nominated since a cycle before asked: that says nothing of the nodes.
 		if reply, end = a.plan(ctx, piece); end != nil {
 			return nil, nil, end

@@ -34,7 +34,9 @@ type preemptor struct {
 	group *wire.OrderedGroup // nil for a pod
 	mode  string             // in force
 	asked memory.Moment
-	span  tracing.Span
+	// before: the last answer is to a question of a cycle before.
+	before bool
+	span   tracing.Span
 }
 
 // one is the pod by which a preemptor is tried again: to activate one member activates all.
@@ -256,10 +258,15 @@ func (p *preemptor) unplanned(status string, refusal *wire.Refusal) *preemptResu
 }
 
 // refused ends an attempt that the planner has refused. The preemptor is tried again at a time, not before long where that is zero, or
-// when something that the refusal depends on changes.
+// when something that the refusal depends on changes; and soon, where a cycle before has asked: pods may have been placed since, and no
+// event tells of one that may be evicted.
 func (p *preemptor) refused(refusal *wire.Refusal, retryAt time.Time, message string, and ...wire.Dependency) *preemptResult {
 	dependsOn := append(slices.Clone(refusal.DependsOn[:min(len(refusal.DependsOn), maxDependencies)]), and...)
-	p.engine.memory.Retries.Refuse(p.one(), p.asked, retryAt, dependsOn)
+	if p.before {
+		p.engine.memory.Retries.PlanUnavailable(p.one(), time.Time{}, dependsOn...)
+	} else {
+		p.engine.memory.Retries.Refuse(p.one(), p.asked, retryAt, dependsOn)
+	}
 	return &preemptResult{kind: endRefused, message: message}
 }
 

@@ -30,7 +30,7 @@ func (a *attempt) verify(ctx context.Context, reply *wire.PlanReply, asked int) 
 	// More than was asked for would cost more than it may.
 	reply.Candidates = reply.Candidates[:min(len(reply.Candidates), asked)]
 	passed, failed := a.verifier().Verify(ctx, reply, a.potential.Count, a.asksExtenders(a.pod))
-	if len(passed) == 0 && a.inquirer.before {
+	if len(passed) == 0 && a.before {
 		return nil, len(failed)
 	}
 	return passed, a.remember(failed)
