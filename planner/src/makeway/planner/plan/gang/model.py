@@ -1,4 +1,4 @@
-"""The nodes, the pods that may go and the members, as numbers: all that a search for a plan looks at.
+"""The nodes, the removable pods and the members, as numbers: all that a search for a plan looks at.
 
 Members take room as pods do. What they ask besides resources is a rule: of a limited room in a domain of
 nodes (host ports, anti-affinity, claims, a queue's maximum), of an even spread, or of required affinity.
@@ -219,7 +219,7 @@ class Model(NodePods):
     def of_pods(self, kept: Flags) -> Model:
         """Return the same question with some of the pods alone, if they are few; on each node they move up.
 
-        `kept`: bool[D, N]; all that may go, and all of units. O(slots · nodes).
+        `kept`: bool[D, N]; all removable ones, and all of units. O(slots · nodes).
         """
         if 2 * np.count_nonzero(kept) >= kept.size:
             return self

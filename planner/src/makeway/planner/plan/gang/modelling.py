@@ -45,7 +45,7 @@ _CLOSING: Final[dict[str, ClosingRule]] = {
 }
 
 MOST_VICTIMS: Final = 3000
-"""Pods that may go for one group: an order with so many is near the 1 MiB that NATS carries."""
+"""Pods that can be victims of one group: an order with so many is near the 1 MiB that NATS carries."""
 
 
 _Uses = tuple[Ints, Ints]

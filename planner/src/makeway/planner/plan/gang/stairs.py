@@ -235,7 +235,7 @@ class Stairs:
         if self._has_budgets:
             sets = np.where(candidates, model.budgets[:, nodes], 0)
             if sets.any():
-                # Where none may be violated the least important may go first.
+                # Where none may be violated, budgets are charged for the least important first.
                 turn = slice(None, None, -1) if self._strict else slice(None)
                 violating = budgets.violating(sets[turn], self._debits)[turn]
         if self._has_units:
@@ -376,17 +376,11 @@ class _Behind:
 
     def victims(self, lacking: Ints, at: Ints, start: Ints) -> Flags:
         """Return bool[D, K], who goes. As `starts`, which says from where on to look."""
-        if not self.in_order:
-            return reprieve(self.uses, lacking, self.candidates, self.violating, at)
-        first, going = int(start.min()), self.candidates[:, at]
-        left = self.together[:, first, at] - lacking
-        going[:first] = False
-        for slot in range(first, len(going)):
-            uses = self.uses[:, slot, at]
-            stays = (uses <= left).all(axis=0)
-            left -= uses * stays
-            going[slot] &= ~stays
-        return going
+        behind = slice(int(start.min()) if self.in_order else 0, None)
+        found = np.zeros((len(self.candidates), at.size), np.bool_)
+        uses, candidates, violating = self.uses[:, behind], self.candidates[behind], self.violating[behind]
+        found[behind] = reprieve(uses, lacking, candidates, violating, at)
+        return found
 
 
 def _least_a_member(terms: list[Ints], fits: Flags, counts: Ints, nodes: int) -> tuple[Ints, list[Ints]]:
