@@ -56,14 +56,16 @@ func (e *Order) on(node string) bool {
 }
 
 // placeTaken notes where the API shows a pod of the order nominated, and reports whether the order has lost its places by that. While victims
-// leave no place is lost that was never shown: an order may succeed before the informer shows the nomination that the planner has seen.
-func (e *Order) placeTaken(uid types.UID, node string) bool {
+// leave a place that was never shown is lost after shownWithin: an order may succeed before the informer shows the nomination that the
+// planner has seen.
+func (e *Order) placeTaken(uid types.UID, node string, now time.Time) bool {
+	due := e.Phase.Reverts() || now.Sub(e.CreatedAt) >= shownWithin
 	lost, all := false, true
 	for i := range e.members {
 		m := &e.members[i]
 		if m.UID == string(uid) {
 			m.shown = m.shown || m.Node == node
-			m.taken = m.Node != node && (m.shown || e.Phase.Reverts())
+			m.taken = m.Node != node && (m.shown || due)
 			lost = m.taken
 		}
 		all = all && (m.taken || m.done)

@@ -87,10 +87,10 @@ func TestAGangIsRevertedOnceAllItsNominationsAreGone(t *testing.T) {
 	f.Begin(groupOrder("v1"))
 	stored(f, "o", start.Add(time.Minute))
 	f.Fail("o", "refused", at(10), time.Minute, noteNothing)
-	f.NominatedTo("a", "")
+	f.NominatedTo("a", "", at(20))
 	expectWakes(t, f, at(20))
 
-	f.NominatedTo("b", "")
+	f.NominatedTo("b", "", at(20))
 
 	expectWakes(t, f, at(30), Activation{OrderID: "o", Revert: true})
 	if !f.groupClosed(at(30)) {
@@ -106,10 +106,10 @@ func TestAGangWhoseMemberLosesItsPlaceWaitsForNothingMore(t *testing.T) {
 	f := NewInFlight(noQuota{})
 	f.Begin(groupOrder("v1"))
 	stored(f, "o", start.Add(time.Minute))
-	f.NominatedTo("b", "n2")
+	f.NominatedTo("b", "n2", at(20))
 	f.Succeed("o", at(10), at(90000), notGone)
 
-	f.NominatedTo("b", "n9")
+	f.NominatedTo("b", "n9", at(20))
 
 	expectWakes(t, f, at(20), Activation{OrderID: "o"})
 }

@@ -212,11 +212,11 @@ func (f *InFlight) Deleted(uid types.UID, now time.Time) {
 // more, a pod of higher priority has taken the place, and there is nothing left to wait for. Before the
 // order has succeeded that is the evictor's to find out, which cancels the order. A group waits for nothing more once a member
 // has lost its place, and is reverted once all have.
-func (f *InFlight) NominatedTo(uid types.UID, node string) {
+func (f *InFlight) NominatedTo(uid types.UID, node string, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e := f.of(uid)
-	if e != nil && e.placeTaken(uid, node) && !e.nominationTaken {
+	if e != nil && e.placeTaken(uid, node, now) && !e.nominationTaken {
 		e.nominationTaken = true
 		f.Notify()
 	}

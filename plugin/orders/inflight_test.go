@@ -217,8 +217,8 @@ func TestAPodWhoseNodeDoesNotHelpAnyMoreMayPreemptElsewhere(t *testing.T) {
 
 func TestAPodThatLostItsNominationMayPreemptElsewhere(t *testing.T) {
 	f := settled()
-	f.NominatedTo("p", "n1")
-	f.NominatedTo("p", "")
+	f.NominatedTo("p", "n1", at(20))
+	f.NominatedTo("p", "", at(20))
 
 	if why, _, _ := f.Refuse("p", at(10), stillThere); why != NotRefused || f.HasOrder("o") {
 		t.Errorf("refused with %d, known %t", why, f.HasOrder("o"))
@@ -329,7 +329,7 @@ func TestARevertWaitsUntilTheFailureIsNoted(t *testing.T) {
 	f.Begin(order("o", "a"))
 
 	f.Fail("o", "delete refused", at(10), 500*time.Millisecond, func(Activation) {
-		f.NominatedTo("p", "")
+		f.NominatedTo("p", "", at(20))
 		expectWakes(t, f, at(1000))
 	})
 
@@ -340,10 +340,10 @@ func TestARevertWaitsForTheAPIToShowTheNominationGone(t *testing.T) {
 	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 	f.Fail("o", "delete refused", at(10), 500*time.Millisecond, noteNothing)
-	f.NominatedTo("p", "n1")
+	f.NominatedTo("p", "n1", at(20))
 	expectWakes(t, f, at(20))
 
-	f.NominatedTo("p", "")
+	f.NominatedTo("p", "", at(20))
 
 	expectWakes(t, f, at(30), Activation{OrderID: "o", Revert: true})
 }
@@ -640,19 +640,32 @@ func TestAPodThatAnotherPlanTakesIsRemovedByTheOrderThatThePlanHasBecome(t *test
 	}
 }
 
+func TestANominationThatWasNeverShownCountsAsLostAfterAMinute(t *testing.T) {
+	f := NewInFlight(noQuota{})
+	f.Begin(order("o", "a"))
+	stored(f, "o", at(120000))
+	f.Succeed("o", at(10), at(120000), notGone)
+	f.NominatedTo("p", "", start.Add(shownWithin-time.Second))
+	expectWakes(t, f, at(59000))
+
+	f.NominatedTo("p", "", start.Add(shownWithin))
+
+	expectWakes(t, f, at(60000), Activation{OrderID: "o"})
+}
+
 func TestAPreemptorWhoseNominationWasTakenIsTriedAgainAtOnce(t *testing.T) {
 	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
-	f.NominatedTo("p", "") // not shown yet
+	f.NominatedTo("p", "", at(20)) // not shown yet
 	expectWakes(t, f, at(5))
 	stored(f, "o", at(60000))
 	f.Succeed("o", at(10), at(90000), notGone)
-	f.NominatedTo("p", "") // nor now, though an evictor was that fast
+	f.NominatedTo("p", "", at(20)) // nor now, though an evictor was that fast
 	expectWakes(t, f, at(10))
-	f.NominatedTo("p", "n1")
+	f.NominatedTo("p", "n1", at(20))
 	expectWakes(t, f, at(10))
 
-	f.NominatedTo("p", "")
+	f.NominatedTo("p", "", at(20))
 
 	expectWakes(t, f, at(20), Activation{OrderID: "o"})
 	if f.closed("p", at(20)) {

@@ -11,6 +11,9 @@ const (
 	storedAtMost = 25 * time.Second
 	// AnsweredWithin is how much later the answer is still waited for.
 	AnsweredWithin = 2 * time.Second
+	// shownWithin is how long after an order was made its nomination may not show yet though its victims leave. Where it does not by then,
+	// it was taken back before the informer could show it.
+	shownWithin = time.Minute
 	// GateSlack is how long after an order's notAfter the gate opens by itself: the evictor begins
 	// nothing after notAfter, so nothing is in flight any more.
 	GateSlack = 2 * time.Second

@@ -268,7 +268,7 @@ func exported() ([]byte, error) {
 	for name, long := range map[string]time.Duration{
 		"answerFresh": AnswerFresh, "answeredWithin": AnsweredWithin, "earlyRetryDelay": earlyRetryDelay, "gateSlack": GateSlack,
 		"leavingHold": leavingHold, "leavingSlack": wire.LeavingSlack, "longestLeavingHold": longestLeavingHold,
-		"reconcileEvery": ReconcileEvery, "releasedLasts": releasedLasts, "revertWait": RevertWait, "settle": Settle, "storedWithin": StoredWithin(1),
+		"reconcileEvery": ReconcileEvery, "releasedLasts": releasedLasts, "revertWait": RevertWait, "settle": Settle, "shownWithin": shownWithin, "storedWithin": StoredWithin(1),
 		"unansweredAfter": UnansweredAfter,
 	} {
 		times[name] = long.Seconds()

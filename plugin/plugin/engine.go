@@ -223,7 +223,7 @@ func (e *engine) podChanged(pod *v1.Pod) {
 		e.forget(pod.UID)
 		return
 	}
-	e.inflight.NominatedTo(pod.UID, pod.Status.NominatedNodeName)
+	e.inflight.NominatedTo(pod.UID, pod.Status.NominatedNodeName, e.clock.Now())
 }
 
 func (e *engine) podDeleted(pod *v1.Pod) {

@@ -156,7 +156,7 @@ func (e *engine) lookAtPlaces(places []wire.Placement) {
 	for _, place := range places {
 		ref := orders.RefOfPlacement(place)
 		if pod := e.pending(ref); pod != nil {
-			e.inflight.NominatedTo(pod.UID, pod.Status.NominatedNodeName)
+			e.inflight.NominatedTo(pod.UID, pod.Status.NominatedNodeName, e.clock.Now())
 		}
 	}
 }

@@ -65,12 +65,12 @@ class Entry:
             return {self.uid: self.node}
         return {uid: node for uid, node in self.members.items() if uid not in self.done}
 
-    def loses_places(self, uid: str, node: str) -> bool:
+    def loses_places(self, uid: str, node: str, *, overdue: bool) -> bool:
         """Note where the API shows a pod nominated; whether the order has lost its places by that."""
         if self.members.get(uid, self.node) == node:
             self.shown.add(uid)
             self.taken.discard(uid)
-        elif uid in self.shown or self.phase in REVERTS:
+        elif uid in self.shown or overdue or self.phase in REVERTS:
             self.taken.add(uid)
         all_lost = self.members.keys() <= self.taken | self.done
         return uid in self.taken and (self.phase == "leaving" or (all_lost and self.phase in REVERTS))
@@ -231,12 +231,13 @@ class InFlight:
                 entry.remaining[uid] = now
                 self._notify()
 
-    def nominated_to(self, uid: str, node: str) -> None:
+    def nominated_to(self, uid: str, node: str, now: float) -> None:
         """Where the API shows a preemptor nominated."""
         entry = self.of(uid)
         if entry is None or entry.phase not in ("leaving", *REVERTS) or entry.nomination_taken:
             return
-        if entry.loses_places(uid, node):
+        overdue = now - entry.created_at >= self._seconds["shownWithin"]
+        if entry.loses_places(uid, node, overdue=overdue):
             entry.nomination_taken = True
             self._notify()
 

@@ -182,7 +182,7 @@ class Scheduler:
                         if group_of(one) == group_of(pod) and other in self.queue:
                             self._queue(other, 0.0)
                     self._queue(uid, 0.0)
-                self.inflight.nominated_to(uid, pod.status.nominated_node_name or "")
+                self.inflight.nominated_to(uid, pod.status.nominated_node_name or "", self.now())
 
     def _forget(self, uid: str) -> None:
         self.inflight.pod_event(uid, "preemptorGone")
@@ -671,7 +671,7 @@ class Scheduler:
     def _look_at_places(self, entry: Entry) -> None:
         for uid in entry.places:
             if (pod := self.pods.get(uid)) is not None:
-                self.inflight.nominated_to(uid, pod.status.nominated_node_name or "")
+                self.inflight.nominated_to(uid, pod.status.nominated_node_name or "", self.now())
 
     def _failed(self, uid: str) -> None:
         in_a_row = self.failures.get(uid, (0, 0.0))[0] + 1
