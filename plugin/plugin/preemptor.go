@@ -257,16 +257,26 @@ func (p *preemptor) unplanned(status string, refusal *wire.Refusal) *preemptResu
 	return nil
 }
 
+// askedAgain is how long a late answer's refusal holds at most.
+const askedAgain = 10 * time.Second
+
+// within returns a time, but none later than so long from now; zero is later than any.
+func (e *engine) within(most time.Duration, at time.Time) time.Time {
+	if soon := e.clock.Now().Add(most); at.IsZero() || soon.Before(at) {
+		return soon
+	}
+	return at
+}
+
 // refused ends an attempt that the planner has refused. The preemptor is tried again at a time, not before long where that is zero, or
-// when something that the refusal depends on changes; and soon, where a cycle before has asked: pods may have been placed since, and no
-// event tells of one that may be evicted.
+// when something that the refusal depends on changes; within askedAgain, where a cycle before has asked: pods may have been placed since,
+// and no event tells of one that is removable.
 func (p *preemptor) refused(refusal *wire.Refusal, retryAt time.Time, message string, and ...wire.Dependency) *preemptResult {
 	dependsOn := append(slices.Clone(refusal.DependsOn[:min(len(refusal.DependsOn), maxDependencies)]), and...)
 	if p.before {
-		p.engine.memory.Retries.PlanUnavailable(p.one(), time.Time{}, dependsOn...)
-	} else {
-		p.engine.memory.Retries.Refuse(p.one(), p.asked, retryAt, dependsOn)
+		retryAt = p.engine.within(askedAgain, retryAt)
 	}
+	p.engine.memory.Retries.Refuse(p.one(), p.asked, retryAt, dependsOn)
 	return &preemptResult{kind: endRefused, message: message}
 }
 

@@ -193,9 +193,7 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) preemptRes
 	message := wire.Beginning(refusal.Message, wire.MostOfMessage)
 	if len(a.failed) > 0 {
 		// Planner and plugin see the cluster at different moments, and no event tells when they agree.
-		if soon := a.engine.clock.Now().Add(memory.PlanUnavailableMax); retryAt.IsZero() || soon.Before(retryAt) {
-			retryAt = soon
-		}
+		retryAt = a.engine.within(memory.PlanUnavailableMax, retryAt)
 		message += fmt.Sprintf(" (nodes that were verified with the scheduler's filters: %s)", verify.Summary(a.failed))
 	}
 	var and []wire.Dependency
