@@ -774,6 +774,23 @@ func TestPodsCountInTheQueuesOfOtherLimits(t *testing.T) {
 	}
 }
 
+func TestPodsThatAreGoneLeaveNoResourcesBehindThatOnlyTheyNamed(t *testing.T) {
+	w := newGateWorld(t)
+	w.shows(pod("stays", "n1", mid, map[v1.ResourceName]string{v1.ResourceCPU: "1"}).Obj())
+	for i := range 100 {
+		named := v1.ResourceName(fmt.Sprintf("example.com/%d", i))
+		gone := pod(fmt.Sprintf("p%d", i), "n1", mid, map[v1.ResourceName]string{named: "1"}).Obj()
+		w.shows(gone)
+		w.deletes(gone)
+	}
+
+	for of, held := range w.gate.usage.sums {
+		if len(held.amounts) != 2 { // cpu and pods
+			t.Errorf("of %v %d resources are kept", of, len(held.amounts))
+		}
+	}
+}
+
 func TestWhatChangesBeforeLimitsAreKnownCountsAsItIsThen(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		w := newGateWorld(t)

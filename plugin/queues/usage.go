@@ -215,7 +215,9 @@ func (u *queueUsage) add(m *member, sign int64) {
 		u.sums[of] = held
 	}
 	for _, a := range m.amounts {
-		held.amounts[a.resource] += sign * a.value
+		if held.amounts[a.resource] += sign * a.value; held.amounts[a.resource] == 0 {
+			delete(held.amounts, a.resource) // a pod's author names them
+		}
 	}
 	if held.pods += sign; held.pods == 0 {
 		delete(u.sums, of)
