@@ -8,7 +8,7 @@ import pytest
 
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import Metadata, Pod
-from makeway.core.policy.facts import NOT_SCHEDULED, PodFacts, facts_of, opts_out
+from makeway.core.policy.facts import MOST_OWNERS, NOT_SCHEDULED, PodFacts, facts_of, opts_out
 
 SCHEDULED = "2026-01-01T12:00:00Z"
 
@@ -66,6 +66,15 @@ def test_only_the_controlling_daemon_set_makes_a_daemon(
     assert found.daemon is daemon
     assert (found.daemonset_uid, found.daemonset_name) == (("u1", "logs") if daemon else ("", ""))
     assert found.owners == ("u1",)
+
+
+def test_of_thousands_of_owners_the_first_few_count() -> None:
+    owners = [{"kind": "Pod", "name": "driver", "uid": f"u{number}"} for number in range(5000)]
+    endless = {"kind": "Pod", "name": "driver", "uid": "u" * 5000}
+
+    found = facts({"ownerReferences": [endless, *owners]})
+
+    assert found.owners == tuple(f"u{number}" for number in range(MOST_OWNERS - 1))
 
 
 @pytest.mark.parametrize(("value", "expected"), [("true", True), ("false", False), ("True", False)])

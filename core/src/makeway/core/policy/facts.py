@@ -36,6 +36,10 @@ NEVER_EVICT = "makeway.dev/never-evict"
 ALLOW_PREEMPTION = "yunikorn.apache.org/allow-preemption"
 """Label or annotation of a pod, annotation of its PriorityClass: "false" opts out, which only ranks last."""
 
+MOST_OWNERS: Final = 16
+LONGEST_UID: Final = 128
+"""Of ownerReferences that are looked at: whoever makes a pod may write thousands, and UIDs of any length."""
+
 _NOTHING: Mapping[str, str] = {}
 _APPLICATION = ("yunikorn.apache.org/app-id", "applicationId")
 _READ = frozenset({MIRROR, NEVER_EVICT, ALLOW_PREEMPTION, *_APPLICATION})
@@ -55,7 +59,7 @@ class PodFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     * `opted_out`: by its own label or annotation; its class may opt out too (`opts_out`).
     * `application`: of its label or else its annotation, empty where it has neither.
     * `queue`: the queue that its label names, empty where it names none.
-    * `owners`: UIDs in its ownerReferences, as they come.
+    * `owners`: UIDs in its ownerReferences, as they come, of MOST_OWNERS at the most.
     * `checkpointed_micros`: when it last saved its work, as it says itself, or NEVER_SAVED.
     """
 
@@ -126,7 +130,7 @@ def facts_of(pod: Pod) -> PodFacts:
         opted_out=labels.get(ALLOW_PREEMPTION) == "false" or annotations.get(ALLOW_PREEMPTION) == "false",
         application=sys.intern(_first(_APPLICATION, labels) or _first(_APPLICATION, annotations)),
         queue=sys.intern(asked_for(labels)),
-        owners=tuple([sys.intern(owner.uid) for owner in owners]),
+        owners=tuple([sys.intern(one.uid) for one in owners[:MOST_OWNERS] if len(one.uid) <= LONGEST_UID]),
         daemonset_uid="" if claim is None else sys.intern(claim.uid),
         daemonset_name="" if claim is None else sys.intern(claim.name),
         checkpointed_micros=checkpointed_at(metadata),
