@@ -35,12 +35,21 @@ def pod(uid: str, owner: str, created: datetime = NOW - WINDOW, priority: int = 
 P = pod("P", "urgent", priority=HIGH)
 
 
-def loop(loops: PreemptionLoops, rounds: int, step: timedelta = STEP, owner: str = "web") -> list[bool]:
+def loop(
+    loops: PreemptionLoops,
+    rounds: int,
+    step: timedelta = STEP,
+    owner: str = "web",
+    *,
+    preemptor: PodRecord = P,
+    namespace: str = "default",
+) -> list[bool]:
     """Preempt one pod of web, and then its replacements, each made just after."""
     found = []
     for turn in range(rounds):
         at = NOW + turn * step
-        found.append(loops.preempted(P, pod(f"w{turn}", owner, at - step / 2), at))
+        victim = replace(pod(f"w{turn}", owner, at - step / 2), namespace=namespace)
+        found.append(loops.preempted(preemptor, victim, at))
     return found
 
 
@@ -150,10 +159,10 @@ def planned(*candidates: PlanCandidate, unmodelled: tuple[PlanCandidate, ...] = 
     return Plan(Scope(1, 9, 9), candidates, 7, unmodelled, len(unmodelled))
 
 
-def held() -> tuple[PreemptionLoops, datetime]:
+def held(*, preemptor: PodRecord = P, namespace: str = "default") -> tuple[PreemptionLoops, datetime]:
     """A loop of web, and a moment in its back-off."""
     loops = PreemptionLoops()
-    loop(loops, LOOP_AT_LEAST + 1)
+    loop(loops, LOOP_AT_LEAST + 1, preemptor=preemptor, namespace=namespace)
     return loops, NOW + LOOP_AT_LEAST * STEP + FIRST_WAIT / 2
 
 
@@ -180,12 +189,20 @@ def test_where_every_node_would_go_on_with_it_the_pod_is_refused_until_the_back_
 
 
 def test_who_is_refused_for_a_loop_reads_no_name_of_another_namespace() -> None:
-    loops, now = held()
+    loops, now = held(namespace="secret")
     other = replace(pod("w8", "web"), namespace="secret")
 
     found = as_a(PlanRefusal, hold_back(loops, P, planned(candidate("n1", other)), now))
 
     assert "pods of the owner of 1 pod of other namespaces are preempted again and again" in found.message
+
+
+def test_pods_of_another_namespace_that_name_an_owner_hold_none_of_its_pods_back() -> None:
+    forger = replace(P, namespace="other")
+    loops, now = held(preemptor=forger)
+
+    assert loops.held_until(forger, pod("w8", "web"), now) is not None
+    assert loops.held_until(P, pod("w8", "web"), now) is None
 
 
 def test_a_plan_is_as_it_was_without_a_loop_and_after_its_back_off() -> None:

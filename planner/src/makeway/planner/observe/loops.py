@@ -149,5 +149,8 @@ def hold_back(loops: PreemptionLoops, preemptor: PodRecord, plan: Plan, now: dat
 
 
 def owner_of(pod: PodRecord) -> str:
-    """Return what makes a pod anew: its first owner, or else whoever uses its name."""
-    return pod.facts.owners[0] if pod.facts.owners else f"{pod.namespace}/{pod.name}"
+    """Return what makes a pod anew: its first owner, or else whoever uses its name.
+
+    By namespace, where owners are: a pod may name one of another, whose pods it must not hold back.
+    """
+    return f"{pod.namespace}/{pod.facts.owners[0] if pod.facts.owners else pod.name}"
