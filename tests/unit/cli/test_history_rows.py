@@ -94,6 +94,27 @@ def test_an_order_for_a_group_is_a_row_that_names_the_group_its_members_and_how_
     assert shown[4] == "3 nodes"
 
 
+def refused_group(number: int) -> DecisionRecord:
+    one = as_a(DecisionRecord, sample("decision.group"))
+    refused = Refusal(reason="NotEnoughRoom", message="why")
+    return replace(
+        one,
+        decision_id=f"dec-{number}",
+        at=AT + timedelta(seconds=number),
+        status="refused",
+        diagnosis=refused,
+        victims=(),
+    )
+
+
+def test_a_group_that_is_refused_again_and_again_is_one_row_that_names_it() -> None:
+    [row] = rows(refused_group(1), refused_group(2), refused_group(3), wanted=Wanted("shop"))
+
+    assert (row.kind, row.namespace, row.name, row.times) == ("group", "shop", "train", 3)
+    assert cells(row, AT)[2] == "group shop/train"
+    assert row.uid == there(refused_group(1).group).uid
+
+
 def test_groups_are_told_apart_at_80_columns() -> None:
     one = as_a(EvictionOrder, sample("order.group"))
     assert one.group is not None

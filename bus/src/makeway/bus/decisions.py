@@ -185,7 +185,11 @@ class DecisionRecord(Message, frozen=True):
     group_plan: GroupDecision | None = None
 
     @property
+    def room_for(self) -> Preemptor | None:
+        """The pod or PodGroup that was asked about; None for a quota."""
+        return self.group if self.kind == "group" else self.preemptor
+
+    @property
     def preemptor_uid(self) -> str:
-        """UID of the pod or PodGroup that was asked about; empty for a quota."""
-        about = self.group if self.kind == "group" else self.preemptor
-        return about.uid if about is not None else ""
+        """Its UID; empty for a quota."""
+        return self.room_for.uid if self.room_for is not None else ""

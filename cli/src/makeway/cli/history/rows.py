@@ -147,9 +147,10 @@ class History:
         case = self._case(record.decision_id)
         case.story = replace(case.story, decision=record)
         self._date(case.story)
-        if record.preemptor is None or record.diagnosis is None:
+        uid = record.preemptor_uid
+        if not uid or record.diagnosis is None:
             return (case.key,)
-        uid, reason = record.preemptor.uid, record.diagnosis.reason
+        reason = record.diagnosis.reason
         before, said = self._refused.get(uid, ("", ""))
         self._refused[uid] = record.decision_id, reason
         if said == reason and before in self._cases and before != record.decision_id:

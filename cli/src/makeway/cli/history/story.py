@@ -55,11 +55,11 @@ class Story(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def uid(self) -> str:
-        """UID of the pod that it is about; empty for a queue."""
+        """UID of the pod or PodGroup that it is about; empty for a queue."""
         if self.by_others is not None:
             return self.by_others.preemptor.uid
-        preemptor = (self.order and self.order.preemptor) or (self.decision and self.decision.preemptor)
-        return preemptor.uid if preemptor else ""
+        about = (self.order and self.order.room_for) or (self.decision and self.decision.room_for)
+        return about.uid if about else ""
 
     @property
     def victims(self) -> tuple[Victim, ...]:
@@ -94,7 +94,7 @@ class Row(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         namespace: of the pod or PodGroup that room was made for.
         name: of that pod or PodGroup.
         uid: of that pod or PodGroup.
-        members: of that PodGroup, how many room was made for.
+        members: of that PodGroup, how many an order makes room for.
         queue: of that pod; of a quota, the queue that had to shrink.
         node: where room was made; empty for a PodGroup, whose victims name their nodes.
         victims: who was evicted, or would have been.
@@ -133,7 +133,7 @@ def row_of(story: Story, last: datetime, now: datetime) -> Row:
     if story.by_others is not None:
         return preempted_row(story.by_others)
     decision, order, outcome = story.decision, story.order, story.outcome
-    preemptor = (order and order.room_for) or (decision and decision.preemptor) or None
+    preemptor = (order and order.room_for) or (decision and decision.room_for) or None
     ordered = order if order is not None and order.void is None else None
     row = Row(
         at=story.at or now,

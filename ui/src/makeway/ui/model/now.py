@@ -23,7 +23,7 @@ _STANDING: Final = ("live", OVERDUE)
 
 
 class RefusedPods(msgspec.Struct, frozen=True, rename="camel"):
-    """A reason for which pods were refused, how many pods, and the last few of them."""
+    """A reason for which pods and pod groups were refused, how many of them, and the last few."""
 
     reason: str
     pods: int
@@ -76,7 +76,7 @@ class Now(msgspec.Struct, frozen=True, rename="camel"):
 
     loaded: as in `makeway.ui.model.timeline.Changes`; before it, the sums are of what has been read so far.
     in_flight: orders without an outcome, the oldest first; in_flight_total counts them all. refused: by
-    reason, the reason with most pods first; of each pod the last answer within the window counts. results:
+    reason, that of most pods first; of each pod or group the last answer within the window counts. results:
     how many entries of the window have each result. evicted: pods that went by orders that succeeded.
     parts: who answers; None before any was asked.
     """

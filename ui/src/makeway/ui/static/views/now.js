@@ -50,14 +50,14 @@ function drawn(found) {
     h('dl', { class: 'tiles' },
       tile('In flight', known(found.inFlightTotal), 'orders without an outcome'),
       tile('Room made', known(found.results.succeeded || 0), `${known(counted(found.evicted, 'pod'))} evicted`),
-      tile('Refused', known(found.refusedPods), 'pods, by their last answer', found.refusedPods ? 'warn' : ''),
+      tile('Refused', known(found.refusedPods), 'pods and groups, by their last answer', found.refusedPods ? 'warn' : ''),
       tile('Failed', known(failed), 'orders rolled back or without outcome', failed ? 'bad' : '')),
     h('section', { 'aria-labelledby': 'in-flight' },
       h('h2', { id: 'in-flight' }, 'In flight'),
       found.inFlight.length ? inFlight(found) : none('No order is being carried out.')),
     h('section', { 'aria-labelledby': 'refused' },
-      h('h2', { id: 'refused' }, 'Refused pods, by reason'),
-      found.refused.length ? refused(found.refused) : none('No pod was refused in this time.')),
+      h('h2', { id: 'refused' }, 'Refused pods and groups, by reason'),
+      found.refused.length ? refused(found.refused) : none('No pod or group was refused in this time.')),
     h('section', { 'aria-labelledby': 'parts' },
       h('h2', { id: 'parts' }, 'Components that answer'),
       found.parts && found.parts.length ? parts(found.parts)
@@ -83,7 +83,7 @@ function refused(reasons) {
     h('span', { class: 'bar', 'aria-hidden': 'true' }, h('span', { class: 'used', style: { width: `${100 * one.pods / most}%` } })),
     age(seconds(one.last)),
     h('ul', { class: 'plain' }, one.examples.slice(0, 3).map((entry) => h('li', null,
-      h('a', { href: link('/story', { what: `${entry.namespace}/${entry.name}` }) }, who(entry)),
+      h('a', { href: link('/story', { what: entry.kind === 'group' ? entry.decisionId : `${entry.namespace}/${entry.name}` }) }, who(entry)),
       entry.times > 1 ? ` ${entry.times} times` : '')))]));
 }
 
