@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
@@ -365,11 +363,7 @@ func (e *engine) mates(pod *v1.Pod) []*v1.Pod {
 	if _, limited := e.gate.QueueOf(pod); group == "" || !limited {
 		return nil
 	}
-	all, err := e.cluster.pods.Pods(pod.Namespace).List(labels.Everything())
-	if err != nil {
-		return nil
-	}
-	return slices.DeleteFunc(all, func(other *v1.Pod) bool { return minor.GroupName(other) != group })
+	return e.members(pod.Namespace, group)
 }
 
 // lookForMembers gives up the room of gangs that have had too few pods for a while, and tells so.

@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -230,7 +231,31 @@ func (e *engine) podDeleted(pod *v1.Pod) {
 	e.planner.Seen.Take(ask.ResourcePods, pod)
 	e.placements.Removed(pod.UID)
 	e.inflight.Deleted(pod.UID, e.clock.Now())
+	e.passOn(pod)
 	e.forget(pod.UID)
+}
+
+// passOn has a group be tried again by another member that waits, where it was to be by one that is gone.
+func (e *engine) passOn(gone *v1.Pod) {
+	group := minor.GroupName(gone)
+	if group == "" || !e.memory.Retries.Has(gone.UID) {
+		return
+	}
+	for _, other := range e.members(gone.Namespace, group) {
+		if other.UID != gone.UID && other.Spec.NodeName == "" {
+			e.memory.Retries.PassOn(gone.UID, orders.RefOf(other))
+			return
+		}
+	}
+}
+
+// members are the pods of a group. O(pods of the namespace).
+func (e *engine) members(namespace, group string) []*v1.Pod {
+	all, err := e.cluster.pods.Pods(namespace).List(labels.Everything())
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(all, func(pod *v1.Pod) bool { return minor.GroupName(pod) != group })
 }
 
 // forget drops what is known of a pod as a preemptor: it is bound or gone.

@@ -59,7 +59,7 @@ func (pl *MakeWay) preemptForGroup(ctx context.Context, cycle minor.GroupCycle) 
 		end, nodes = a.preempt(ctx)
 		a.clearUnfounded(end)
 		a.attempted(end)
-		again = end.kind == endUnfinished && pl.engine.memory.Retries.Unplanned(group.Waiting[0].UID) < plansBeforeOthers
+		again = end.kind == endUnfinished && pl.engine.memory.Retries.Unplanned(types.UID(a.one().UID)) < plansBeforeOthers
 		return end
 	})
 	switch status = end.groupStatus(); {

@@ -28,6 +28,7 @@ import (
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/internal/pluginargs"
 	"makeway.dev/makeway/plugin/internal/telemetry"
+	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queues"
 	"makeway.dev/makeway/plugin/verify"
@@ -771,6 +772,47 @@ func TestARefusalWithoutANodeThatFailedIsNotFinal(t *testing.T) {
 	if w.plugin.engine.memory.Retries.Count() != 1 {
 		t.Error("the group is not tried again")
 	}
+}
+
+// steadily refuses a gang until PriorityClass steady changes.
+func steadily(*wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
+	return &wire.GroupPlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{Reason: "ForbiddenByPolicy", Message: "no", DependsOn: steadyClass}}, nil
+}
+
+func TestARefusedGangIsTriedAgainThoughItsFirstMemberIsGone(t *testing.T) {
+	g1, g2 := gangMember("g1"), gangMember("g2")
+	if minor.GroupName(g1) == "" {
+		t.Skip("this version of Kubernetes places no groups")
+	}
+	w, c := gangWorld(t, setup{}, 1, 1, g1, g2)
+	w.bus.group = steadily
+	w.gang(c)
+
+	w.delete(g1)
+	w.eventually("it is remembered by another", func() bool { return w.plugin.engine.memory.Retries.Has("g2") })
+	w.plugin.engine.memory.Retries.Changed(memory.KindPriorityClass, "", "steady")
+
+	w.eventually("it is tried again", func() bool { return w.activator.of("g2") > 0 })
+}
+
+func TestALateAnswerHasAGangTriedAgainThoughItsFirstMemberIsGone(t *testing.T) {
+	g1, g2 := gangMember("g1"), gangMember("g2")
+	w, c := gangWorld(t, setup{leastWait: time.Millisecond}, 1, 1, g1, g2)
+	answer := make(chan struct{})
+	w.bus.group = func(request *wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
+		<-answer
+		return steadily(request)
+	}
+	w.gang(c)
+	if w.plugin.engine.planner.LateGroups.Of("gang-uid") == nil {
+		t.Fatal("its question is not kept")
+	}
+
+	w.delete(g1)
+	w.eventually("it is gone", func() bool { return w.plugin.engine.current(orders.RefOf(g1)) == nil })
+	close(answer)
+
+	w.eventually("it is tried again", func() bool { return w.activator.of("g2") > 0 })
 }
 
 func TestAPanicEndsAsUnschedulable(t *testing.T) {

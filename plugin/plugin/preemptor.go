@@ -39,8 +39,15 @@ type preemptor struct {
 	span   tracing.Span
 }
 
-// one is the pod by which a preemptor is tried again: to activate one member activates all.
-func (p *preemptor) one() wire.PodRef { return orders.RefOf(p.pods[0]) }
+// one is the pod by which a preemptor is tried again, of a group the first that is still there: to activate one member activates all.
+func (p *preemptor) one() wire.PodRef {
+	for _, pod := range p.pods[:len(p.pods)-1] {
+		if ref := orders.RefOf(pod); p.engine.current(ref) != nil {
+			return ref
+		}
+	}
+	return orders.RefOf(p.pods[len(p.pods)-1])
+}
 
 // ref, kind and object name the pod, or the PodGroup, that room is made for.
 func (p *preemptor) ref() wire.PodRef {
