@@ -48,10 +48,9 @@ func TestAPodOfEqualPriorityGoesByReclaimAloneAndOnlyAnEqualOneDoes(t *testing.T
 		rule   string
 		goes   bool
 	}{
-		"an equal one":                    {pod("a", "n1", low, large).Obj(), verify.RuleReclaim, true},
-		"an equal one by another rule":    {pod("a", "n1", low, large).Obj(), verify.RuleLowerPriority, false},
-		"a higher one":                    {pod("a", "n1", mid, large).Obj(), verify.RuleReclaim, false},
-		"an equal one that a node is for": {onlyOn(pod("a", "n1", low, large).Obj(), "n1"), verify.RuleReclaim, false},
+		"an equal one":                 {pod("a", "n1", low, large).Obj(), verify.RuleReclaim, true},
+		"an equal one by another rule": {pod("a", "n1", low, large).Obj(), verify.RuleLowerPriority, false},
+		"a higher one":                 {pod("a", "n1", mid, large).Obj(), verify.RuleReclaim, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := pod("p", "", low, large).Obj()
@@ -79,7 +78,6 @@ func TestAPlannersWordAloneMakesNoPodGoForOneOfADaemonSet(t *testing.T) {
 	ordinary := pod("p", "", low, large).Obj()
 	for name, c := range map[string]struct{ pod, victim *v1.Pod }{
 		"the pod is of no DaemonSet":       {ordinary, pod("a", "n1", low, large).Obj()},
-		"the victim is a DaemonSet's":      {onlyOn(pod("p", "", high, large).Obj(), "n1"), onlyOn(pod("a", "n1", low, large).Obj(), "n1")},
 		"the victim is of higher priority": {onlyOn(pod("p", "", low, large).Obj(), "n1"), pod("a", "n1", mid, large).Obj()},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,6 +88,19 @@ func TestAPlannersWordAloneMakesNoPodGoForOneOfADaemonSet(t *testing.T) {
 				t.Errorf("nominated to %s", result.NominatedNodeName)
 			}
 		})
+	}
+}
+
+// Whoever makes a pod may write that. The planner plans for no pod that a DaemonSet controls, and an evictor asks it.
+func TestAPodThatSaysThatADaemonSetControlsItIsKeptForNothing(t *testing.T) {
+	for rule, p := range map[string]*v1.Pod{
+		verify.RuleReclaim:         pod("p", "", low, large).Obj(),
+		verify.RuleDaemonSetSingle: onlyOn(pod("p", "", low, large).Obj(), "n1"),
+	} {
+		w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, onlyOn(pod("a", "n1", low, large).Obj(), "n1"))
+		w.bus.plan = answers(by(rule, candidate("n1", "!a")))
+
+		expectVictims(t, w.nominated(p, "n1"), "a")
 	}
 }
 

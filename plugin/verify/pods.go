@@ -55,10 +55,10 @@ func ofDaemonSet(pod *v1.Pod) bool {
 }
 
 // mayDisplace reports whether a pod may be a victim of another by their priorities: a lower one always, an
-// equal one only where a DaemonSet has bound the other to this node, and then never a DaemonSet's own.
+// equal one only where a DaemonSet has bound the other to this node.
 func mayDisplace(pod, victim *v1.Pod, node string) bool {
 	own, other := corev1helpers.PodPriority(pod), corev1helpers.PodPriority(victim)
-	return other < own || other == own && DaemonSetNode(pod) == node && !ofDaemonSet(victim)
+	return other < own || other == own && DaemonSetNode(pod) == node
 }
 
 // terminatingByPreemption reports whether a pod is being deleted because a scheduler preempted it.

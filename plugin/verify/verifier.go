@@ -190,7 +190,8 @@ func failureOf(ctx context.Context, rejected *fwk.Status) Failure {
 }
 
 // mayRemove is the plugin's own check of a rule that the planner names. A rule it does not know allows
-// nothing. A pod that should have left long ago makes no room by being asked again.
+// nothing. A pod that should have left long ago makes no room by being asked again. That a pod says that a
+// DaemonSet controls it keeps it from nothing here: the planner knows whether that is so, and an evictor reads it.
 func (v *Verifier) mayRemove(pod *v1.Pod, rule, node string) bool {
 	if overdue(pod, v.Now) {
 		return false
@@ -204,9 +205,9 @@ func (v *Verifier) mayRemove(pod *v1.Pod, rule, node string) bool {
 	case RuleReclaim:
 		// Whose queue guarantees what an evictor reads, and the priorities of groups.
 		equal := corev1helpers.PodPriority(pod) == corev1helpers.PodPriority(v.Pod)
-		return (equal || minor.InGroup(pod)) && !ofDaemonSet(pod) && !v.isOwn(pod)
+		return (equal || minor.InGroup(pod)) && !v.isOwn(pod)
 	case RuleDaemonSetSingle, RuleDaemonSetMultiple:
-		return node != "" && DaemonSetNode(v.Pod) == node && !ofDaemonSet(pod) && mayDisplace(v.Pod, pod, node)
+		return node != "" && DaemonSetNode(v.Pod) == node && mayDisplace(v.Pod, pod, node)
 	}
 	return false
 }
