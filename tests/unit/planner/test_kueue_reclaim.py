@@ -1,8 +1,10 @@
 """Reclaim judged by Kueue's own tables of preemption: what both evict, and why they differ where they do.
 
-`kueue_reclaim.json` was made by `kueue_reclaim.py` from its tests of preemption without fair sharing
-(Apache-2.0, commit ff69552e): 26 of 51 cases. The file counts the other 25 by what they have that queues do
-not: preemption while borrowing, limits of lending, several flavors or pod sets.
+`kueue_reclaim.json` has 26 of the 51 cases of its tests of preemption without fair sharing (Apache-2.0,
+commit ff69552e). Nominal quotas are guarantees, those of a cohort with what is below it; what may be borrowed
+above them is a max; all quota of a tree is one node. A target that reclaims from `LowerPriority` preempts by
+priority alone, with reclaim off; from `Any` with it on. The file counts the other 25 by what they have that
+queues do not: preemption while borrowing, limits of lending, several flavors or pod sets.
 """
 
 from collections import Counter
