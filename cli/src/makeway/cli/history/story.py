@@ -12,7 +12,7 @@ import msgspec
 
 from makeway.bus.comparison import Comparison
 from makeway.bus.decisions import DecisionRecord
-from makeway.bus.messages import EvictionOrder, Outcome, Victim
+from makeway.bus.messages import EvictionOrder, Outcome, Preemptor, Victim
 
 ORDERED_WITHIN: Final = timedelta(seconds=30)
 """How long after a plan its order may come: the scheduler verifies it, nominates, and waits at most 2 s."""
@@ -58,8 +58,12 @@ class Story(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """UID of the pod or PodGroup that it is about; empty for a queue."""
         if self.by_others is not None:
             return self.by_others.preemptor.uid
-        about = (self.order and self.order.room_for) or (self.decision and self.decision.room_for)
-        return about.uid if about else ""
+        return self.room_for.uid if self.room_for is not None else ""
+
+    @property
+    def room_for(self) -> Preemptor | None:
+        """The pod or PodGroup of its order or decision; None for a queue."""
+        return (self.order and self.order.room_for) or (self.decision and self.decision.room_for) or None
 
     @property
     def victims(self) -> tuple[Victim, ...]:
@@ -133,7 +137,7 @@ def row_of(story: Story, last: datetime, now: datetime) -> Row:
     if story.by_others is not None:
         return preempted_row(story.by_others)
     decision, order, outcome = story.decision, story.order, story.outcome
-    preemptor = (order and order.room_for) or (decision and decision.room_for) or None
+    preemptor = story.room_for
     ordered = order if order is not None and order.void is None else None
     row = Row(
         at=story.at or now,
@@ -141,7 +145,7 @@ def row_of(story: Story, last: datetime, now: datetime) -> Row:
         result=_result(story),
         namespace=preemptor.namespace if preemptor else "",
         name=preemptor.name if preemptor else "",
-        uid=preemptor.uid if preemptor else "",
+        uid=story.uid,
         members=len(order.members) if order else 0,
         queue=(decision.queue if decision else "") or (order.queue if order else ""),
         node=(order.node if order else "") or (decision.nominated_node if decision else ""),
