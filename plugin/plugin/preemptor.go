@@ -277,7 +277,7 @@ func (e *engine) within(most time.Duration, at time.Time) time.Time {
 
 // refused ends an attempt that the planner has refused. The preemptor is tried again at a time, not before long where that is zero, or
 // when something that the refusal depends on changes; within askedAgain, where a cycle before has asked: pods may have been placed since,
-// and no event tells of one that is removable.
+// and there is no event for a pod that has become removable.
 func (p *preemptor) refused(refusal *wire.Refusal, retryAt time.Time, message string, and ...wire.Dependency) *preemptResult {
 	dependsOn := append(slices.Clone(refusal.DependsOn[:min(len(refusal.DependsOn), maxDependencies)]), and...)
 	if p.before {
