@@ -137,6 +137,17 @@ def test_of_many_closed_racks_the_cheapest_is_opened() -> None:
     assert victims(found) == {"old-r150-0", "old-r150-1"}
 
 
+def test_no_set_of_pods_is_tried_where_no_plan_has_fewer_victims_or_lower_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    snapshot = racks(1, 1)
+    monkeypatch.delattr("makeway.planner.plan.gang.blockers.blockers")
+
+    found = as_a(GangPlan, plan_gang(snapshot, exclusive(snapshot, 1), NOW))
+
+    assert len(found.victims) == 1
+
+
 def test_no_rack_is_opened_once_the_work_is_used_up_and_the_refusal_is_not_final(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -53,10 +53,14 @@ def with_blockers(
     """Return a plan that costs less than a draft, or any without one, with blockers gone; else None.
 
     Each set of blockers that costs less is first tried without a search, and then those are searched of which
-    the cheapest plans came, as far as `work` reaches. Pauses now and then.
+    the cheapest plans came, as far as `work` reaches. None is tried where the draft is as cheap as any by all
+    terms. Pauses now and then.
     """
     if not closes(model) or (draft is not None and not draft.singles and not draft.units):
         return None
+    if draft is not None and is_least(model, most_alone(model), price_of(model, draft), objective):
+        return None
+    yield
     bases = yield from blockers(model, objective)
     opening = yield from _openings(model, draft)
     most = model.snapshot.exemptions.policy.cross_node.most_victims
