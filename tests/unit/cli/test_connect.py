@@ -200,7 +200,6 @@ ASKING = (
     "check",
     "history",
     "history --compare",
-    "watch",
     "queues",
     "mode",
     "mode off",

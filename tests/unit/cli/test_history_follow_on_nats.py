@@ -77,14 +77,20 @@ async def test_only_what_concerns_a_namespace_is_told(bus: Bus, nats_server: Nat
     assert {line["event"]["data"].get("orderId") for line in lines[1:]} == {order.order_id}  # type: ignore[index]
 
 
-async def test_as_text_a_preemption_is_a_line_once_it_has_ended(bus: Bus, nats_server: NatsServer) -> None:
+async def test_as_text_a_preemption_is_a_line_in_flight_and_one_once_it_has_ended(
+    bus: Bus, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     await publish_one_preemption(bus)
     async with followed(nats_server, "--since", "1h") as process, asyncio.timeout(30):
         assert process.stdout
-        line = (await process.stdout.readline()).decode()
+        live, ended = [(await process.stdout.readline()).decode() for _ in range(2)]
 
-    assert line[2] == line[5] == ":"
-    assert "succeeded" in line
+    assert live[2] == live[5] == ended[2] == ended[5] == ":"
+    assert "  live " in live
+    assert live.split()[-1] == "left"
+    assert "  succeeded" in ended
+    assert max(len(live), len(ended)) <= 80
 
 
 async def test_rubbish_in_a_stream_is_told_and_does_not_end_it(bus: Bus, nats_server: NatsServer) -> None:

@@ -1,10 +1,8 @@
 """Decisions, orders and outcomes as rows, and what mode observe's comparisons come to."""
 
 from datetime import UTC, datetime, timedelta
-from io import StringIO
 
 from msgspec.structs import replace
-from rich.console import Console
 
 from builders_bus import make_victim
 from makeway.bus.comparison import Choice, Comparison, ComparisonResult
@@ -14,10 +12,8 @@ from makeway.bus.plan import Refusal
 from makeway.cli.history.comparisons import COLUMNS as COMPARED
 from makeway.cli.history.comparisons import cells as compared_cells
 from makeway.cli.history.comparisons import sentences, summed
-from makeway.cli.history.following import shown
 from makeway.cli.history.rows import COLUMNS, History, Wanted, cells
 from makeway.cli.history.story import NOT_CARRIED_OUT, Row
-from makeway.cli.history.watch import picture
 from makeway.cli.tables import table
 from makeway.dev.samples import MESSAGES
 from narrowing import as_a, there
@@ -164,15 +160,8 @@ def test_a_plan_that_no_order_has_come_of_is_marked_once_none_can_come() -> None
     assert [row.result for row in rows(decision(mode="observe"), now=later)] == ["observed"]
 
 
-def test_an_order_without_an_outcome_is_live_until_it_is_void() -> None:
-    history = History()
-    history.add(decision())
-    history.add(order(not_after=AT + timedelta(minutes=1)))
-
-    assert [row.result for row in history.rows(AT)] == ["live"]
-    assert len(shown(history.rows(AT), AT, 1)[0]) == 1
-    later = AT + timedelta(minutes=2)
-    assert shown(history.rows(later), later, 1)[0] == []
+def test_an_order_without_an_outcome_is_live() -> None:
+    assert [row.result for row in rows(decision(), order())] == ["live"]
 
 
 def test_a_pod_refused_again_for_the_same_reason_is_one_row_and_for_another_reason_a_new_one() -> None:
@@ -210,26 +199,6 @@ def test_what_is_no_longer_live_is_forgotten_beyond_the_bound() -> None:
 
     assert [row.decision_id for row in history.rows(AT) if row.result == "live"] == ["dec-9"]
     assert len(history.rows(AT)) == 4
-
-
-def test_the_picture_has_a_row_for_each_preemption_with_those_in_flight_first() -> None:
-    history = History()
-    history.add(refusal(1, "NoLowerPriorityPods"))
-    history.add(decision(2))
-    history.add(order("dec-2", not_after=AT + timedelta(minutes=1)))
-    console = Console(file=StringIO(), width=80)
-
-    console.print(picture(history, Wanted(), AT + timedelta(seconds=5), 80))
-    console.print(picture(History(), Wanted(), AT))
-
-    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined] # a StringIO
-    assert lines[0].rstrip() == "makeway  12:00:05Z  1 in flight"
-    head, live, refused = lines[2:5]
-    assert head.split() == ["TIME", "FOR", "VICTIMS", "RESULT", "REASON"]
-    assert (live.split()[:2], live.split()[-3:]) == (["12:00:02", "shop/urgent"], ["live", "55s", "left"])
-    assert refused.split() == ["12:00:01", "shop/urgent", "-", "refused", "NoLowerPriorityPods"]
-    assert max(map(len, lines)) <= 80
-    assert lines[-1].rstrip() == "nothing yet"
 
 
 def victims(count: int) -> tuple[Victim, ...]:

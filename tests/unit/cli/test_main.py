@@ -44,10 +44,10 @@ def test_the_help_lists_what_users_call_before_services() -> None:
 
 
 def test_options_that_reach_nats_and_kubernetes_are_in_the_help_of_services_and_of_options_alone() -> None:
-    shown = {name: makeway(name, "--help").stdout for name in ("watch", "evictor", "options")}
+    shown = {name: makeway(name, "--help").stdout for name in ("why", "evictor", "options")}
 
-    assert "--nats-url" not in shown["watch"]
-    assert "makeway options" in shown["watch"]
+    assert "--nats-url" not in shown["why"]
+    assert "makeway options" in shown["why"]
     assert "--nats-url" in shown["evictor"]
     assert makeway("options").stdout == shown["options"]
     assert all(option in shown["options"] for option in ("--nats-url", "--kubeconfig", "--makeway-namespace"))

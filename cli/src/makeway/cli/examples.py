@@ -36,13 +36,13 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("keys rotate --finish", "later: drop the old ones"),
     ),
     "history": (
+        ("history --follow --since 5m", "what is in flight, and how it ends, as it happens"),
         ("history --follow -o json", "every decision, order and outcome, as it comes"),
         ("history --unreadable -o wide", "which messages were put aside, and why"),
         ("history --since 1d -n shop", "which pods of a namespace were evicted, and for whom"),
         ("history --compare", "what makeway would have done better, and worse"),
     ),
     "options": (("options", "how a command reaches NATS and Kubernetes"),),
-    "watch": (("watch", "what is in flight, as it happens"),),
     "simulate": (
         ("simulate -f pod.yaml", "which pods would be evicted for these?"),
         ("simulate --queues queues.yaml", "which pods would be evicted for lowered quotas?"),

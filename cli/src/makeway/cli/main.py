@@ -63,7 +63,6 @@ SUB_COMMANDS = {
     "history": SubCommand(
         "makeway.cli.history.command", "Show what was decided and done, or compare it with DefaultPreemption."
     ),
-    "watch": SubCommand("makeway.cli.history.watch", "Watch orders in flight and decisions as they come."),
     "simulate": SubCommand("makeway.cli.offline.simulate", "Say what would happen if pods were created."),
     "queues": SubCommand("makeway.cli.policy.queues", "Show queues: limits, usage, and lowered quotas."),
     "mode": SubCommand("makeway.cli.mode.command", "Show the mode of makeway, or change it."),

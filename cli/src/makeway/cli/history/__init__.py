@@ -1,1 +1,1 @@
-"""`makeway history` and `watch`: what has happened, from the streams."""
+"""`makeway history`: what has happened, and happens, from the streams."""

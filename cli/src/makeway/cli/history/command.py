@@ -77,7 +77,7 @@ async def history(
             "--follow",
             "-f",
             help="What comes, until it is interrupted: as data every message, as text a line for each "
-            "preemption that has come to an end.",
+            "order that is in flight, and one for how each preemption ended.",
         ),
     ] = False,
     unreadable: Annotated[

@@ -1,9 +1,9 @@
-"""What comes, as it comes: each message as data, or a line for each preemption that has come to an end."""
+"""What comes, as it comes: each message as data, or a line for each order and for how each ended."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
-from datetime import datetime, timedelta
+from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import Any, Final
 
 from makeway.bus.errors import Malformed
@@ -12,10 +12,10 @@ from makeway.cli.history.rows import History, Wanted
 from makeway.cli.history.story import ORDERED_WITHIN, Message, Row
 from makeway.cli.history.streams import StreamEntry
 from makeway.cli.output import Printer
+from makeway.cli.tables import table
 from makeway.core.recent import Recent
 
 KEPT: Final = 5000
-_OPEN: Final = ("planned", "live")
 
 
 class Coming:
@@ -56,7 +56,7 @@ def _namespaces(content: Any) -> set[str]:
 async def follow(printer: Printer, entries: AsyncIterator[StreamEntry], wanted: Wanted) -> None:
     """Print until the connection is lost or the command interrupted. Raises BusError."""
     coming = Coming(wanted)
-    ended = Recent[str, str](KEPT)
+    printed = Recent[str, str](KEPT)
     planned: dict[str, Row] = {}
     async for entry in entries:
         # By the writers' clock, so that what is past is judged as of then.
@@ -75,19 +75,13 @@ async def follow(printer: Printer, entries: AsyncIterator[StreamEntry], wanted: 
         for key in due:
             row = coming.history.row(key, now) or planned[key]
             del planned[key]
-            if row.result in _OPEN or ended.get(key) == row.result:
+            if row.result == "planned" or printed.get(key) == row.result:
                 continue
-            ended[key] = row.result
-            printer.row("  ".join(rows.line(row, now)))
+            printed[key] = row.result
+            _, line = table(rows.LINE, [rows.line(row, now)], width=printer.width)
+            printer.row(line)
 
 
 def _settled(row: Row, now: datetime) -> bool:
     """Report whether time alone changes nothing of a row any more."""
     return row.result != "planned" or now - row.at > ORDERED_WITHIN
-
-
-def shown(found: Iterable[Row], now: datetime, most: int) -> tuple[list[Row], list[Row]]:
-    """Return the rows of orders in flight, and the last few others, each the eldest first. Pure."""
-    live = [row for row in found if row.result == "live" and (row.until is None or row.until >= now)]
-    rest = [row for row in found if row.result not in _OPEN]
-    return live, sorted(rest, key=lambda row: row.at + timedelta(seconds=row.took_seconds or 0))[-most:]

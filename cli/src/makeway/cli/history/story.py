@@ -1,6 +1,6 @@
 """One preemption, or the refusal of one: what was decided, ordered, and what came of it. Pure.
 
-`why`, `history`, `watch` and the page are renderings of it.
+`why`, `history` and the page are renderings of it.
 """
 
 from __future__ import annotations
