@@ -1,4 +1,4 @@
-"""The evictor against a real API server and a real NATS: what it relies on, and whole orders.
+"""The evictor against a real API server and a real NATS: what it relies on, and one whole order.
 
 There is no scheduler here: the tests write nominations and orders themselves. Every call of the
 first part is made with the evictor's own service account, so that its role is shown to suffice.
@@ -7,7 +7,6 @@ first part is made with the evictor's own service account, so that its role is s
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,11 +24,10 @@ from integration.space import Space
 from integration.waiting import PATIENT_SECONDS, NotYet, until
 from makeway.bus import ids
 from makeway.bus.client import Bus
-from makeway.bus.messages import Awaited, EvictionOrder, Fence, NominationToClear, Outcome, Victim
+from makeway.bus.messages import EvictionOrder, Fence, Outcome, Victim
 from makeway.bus.nats.publishing import Published
 from makeway.core.k8s.objects import Pod
 from makeway.dev import kwok
-from makeway.dev.options import EVICTOR
 from makeway.dev.services import TEST_FENCE
 from makeway.evictor.act.cluster import Cluster
 from makeway.evictor.judge import decide
@@ -37,7 +35,7 @@ from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.runtime.brake import BrakeMetrics, BrakeReader
 from makeway.runtime.config_metrics import ConfigMetrics
-from makeway.runtime.kube import Api, ApiError
+from makeway.runtime.kube import Api
 from narrowing import as_a, there
 
 MESSAGE = "default-scheduler: preempting to accommodate a higher priority pod"
@@ -309,45 +307,6 @@ class Scene:
             if e.user.endswith(":makeway-evictor")
         ]
 
-    @asynccontextmanager
-    async def refusing_deletes_of(self, name: str) -> AsyncIterator[None]:
-        """Let the API server refuse every delete of one pod, for good, as long as the block lasts."""
-        policy = f"keep-{self.space.namespace}-{name}"
-        base = "/apis/admissionregistration.k8s.io/v1"
-        kinds = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
-        rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["pods"]}
-        mine = f"request.namespace == '{self.space.namespace}' && request.name == '{name}'"
-        specs: tuple[dict[str, Any], ...] = (
-            {
-                "matchConstraints": {"resourceRules": [rule]},
-                "validations": [{"expression": f"!({mine})", "message": "this stays", "reason": "Forbidden"}],
-            },
-            {"policyName": policy, "validationActions": ["Deny"]},
-        )
-        for kind, spec in zip(kinds, specs, strict=True):
-            await self.space.post(f"{base}/{kind}", {"metadata": {"name": policy}, "spec": spec})
-        await self._until_deletes(name, refused=True)
-        try:
-            yield
-        finally:
-            for kind in reversed(kinds):
-                await self.space.api.request("DELETE", f"{base}/{kind}/{policy}")
-            await self._until_deletes(name, refused=False)
-
-    async def _until_deletes(self, name: str, *, refused: bool) -> None:
-        """Policies take a moment to be enforced, and to be enforced no more."""
-        path = f"/api/v1/namespaces/{self.space.namespace}/pods/{name}"
-
-        async def as_wanted() -> bool:
-            try:
-                await self.space.api.request("DELETE", path, query={"dryRun": "All"})
-                was_refused = False
-            except ApiError as error:
-                was_refused = "this stays" in error.message
-            return was_refused is refused
-
-        await until(f"deletes are {'refused' if refused else 'allowed'}", as_wanted)
-
 
 @pytest.fixture
 def scene(space: Space, bus: Bus) -> Scene:
@@ -386,93 +345,6 @@ async def test_victims_are_marked_and_deleted_by_uid_and_events_written(scene: S
     await until("events are written", told)
 
 
-async def test_a_refused_delete_is_rolled_back_in_the_api(scene: Scene) -> None:
-    await scene.set(make_pod("a"), make_pod("b"))
-    order = await scene.order("a", "b")
-
-    async with scene.refusing_deletes_of("a"):
-        await scene.give(order)
-        outcome = await scene.outcome(order)
-
-    assert (outcome.result, outcome.reason) == ("failed", "delete-refused")
-    assert [v.result for v in outcome.victims] == ["failed", "notAttempted"]
-    assert "this stays" in outcome.victims[0].message
-    assert there(outcome.rollback).nomination_reverted
-    assert (await the(scene.space, "urgent")).status.nominated_node_name is None
-    assert decide.disruption_target(await the(scene.space, "a")) is None
-    assert "b" not in scene.deletes()
-
-
-async def test_a_recreated_victim_is_not_deleted(scene: Scene) -> None:
-    # The simulated kubelet deletes by name what it has seen deleted: it has to keep off the first pod.
-    await scene.set(make_pod("a").leaves(kwok.NEVER), make_pod("b"))
-    order = await scene.order("a", "b")
-    await scene.space.remove("a", grace_seconds=0)
-    [second] = await scene.space.run(make_pod("a").on("n1"))
-
-    await scene.give(order)
-    outcome = await scene.outcome(order)
-
-    assert outcome.result == "succeeded"
-    assert [(v.name, v.result) for v in outcome.victims] == [("a", "gone"), ("b", "deleted")]
-    assert (await the(scene.space, "a")).metadata.uid == second.metadata.uid
-
-
-async def test_an_order_waits_for_the_one_it_counts_on(scene: Scene) -> None:
-    await scene.set(make_pod("a"), make_pod("b"))
-    await scene.space.create(waiting_pod("second"))
-    await nominate(scene.space, "second", scene.node)
-    first = await scene.order("a")
-    counts = (Awaited(uid=first.victims[0].uid, order_id=first.order_id),)
-    second = await scene.order("b", preemptor_name="second", awaited=counts)
-
-    await scene.give(second)
-    await scene.give(first)
-    outcomes = [await scene.outcome(order) for order in (first, second)]
-
-    assert [o.result for o in outcomes] == ["succeeded", "succeeded"]
-    assert scene.deletes() == ["a", "b"]
-
-
-async def test_listed_nominations_are_cleared(scene: Scene) -> None:
-    await scene.set(make_pod("a"))
-    [low] = await scene.space.create(waiting_pod("low", priority="low"))
-    await nominate(scene.space, "low", scene.node)
-    ref = NominationToClear(namespace=scene.space.namespace, name="low", uid=low.metadata.uid)
-    order = await scene.order("a", nominations_to_clear=(ref,))
-
-    await scene.give(order)
-    outcome = await scene.outcome(order)
-
-    assert outcome.nominations_cleared == (low.metadata.uid,)
-    assert (await the(scene.space, "low")).status.nominated_node_name is None
-
-
-async def test_an_order_given_while_the_evictor_is_down_is_carried_out_when_it_is_back(
-    scene: Scene, cluster: RunningCluster
-) -> None:
-    await scene.set(make_pod("a"))
-    order = await scene.order("a")
-
-    async with cluster.without(EVICTOR):
-        await scene.give(order)
-
-    assert (await scene.outcome(order)).result == "succeeded"
-
-
-async def test_a_late_order_expires_with_no_delete(scene: Scene, cluster: RunningCluster) -> None:
-    await scene.set(make_pod("a"))
-    order = await scene.order("a", seconds=0.5)
-
-    async with cluster.without(EVICTOR):
-        await scene.give(order)
-
-    outcome = await scene.outcome(order)
-    assert outcome.result == "expired"
-    assert scene.deletes() == []
-    assert (await the(scene.space, "urgent")).status.nominated_node_name is None
-
-
 async def test_the_process_is_ready_and_its_metrics_tell_of_the_orders(
     scene: Scene, cluster: RunningCluster
 ) -> None:
@@ -495,27 +367,3 @@ async def test_the_process_is_ready_and_its_metrics_tell_of_the_orders(
     succeeded = 'makeway_preemption_executions_total{operation="evict",result="succeeded"}'
     assert any(line.startswith(succeeded) for line in metrics.splitlines())
     assert "makeway_bus_connected 1.0" in metrics
-
-
-@pytest.mark.slow
-async def test_a_killed_evictor_leaves_its_order_to_the_next_one(
-    scene: Scene, cluster: RunningCluster
-) -> None:
-    await scene.set(make_pod("a"))
-    counts = (Awaited(uid="x", order_id="ord-never"),)
-    order = await scene.order("a", seconds=10, awaited=counts)
-    await scene.give(order)
-
-    async def taken() -> bool:
-        if order.order_id not in cluster.process(EVICTOR).log.read_text():
-            raise NotYet("not in the log")
-        return True
-
-    await until("the order is taken", taken)
-    await cluster.kill(EVICTOR)
-    await cluster.start(EVICTOR)
-
-    outcome = await scene.outcome(order)
-    assert outcome.result == "expired"
-    assert outcome.deliveries == 2
-    assert scene.deletes() == []
