@@ -1,4 +1,4 @@
-"""Signatures required on a real API server and NATS: forged orders do nothing, and keys change under load."""
+"""Signatures required on a real API server and NATS: keys change under load."""
 
 import asyncio
 import json
@@ -16,13 +16,10 @@ from integration.scraping import scrape
 from integration.signing import mounting, signatures_of, store_secrets
 from integration.space import Space, open_space
 from integration.test_evictor_api import Scene
-from integration.waiting import NotYet, until, until_seen
-from makeway.bus import codec
+from integration.waiting import NotYet, until
 from makeway.bus.client import Bus
-from makeway.bus.messages import EvictionOrder
 from makeway.bus.nats.follow import Start
 from makeway.bus.signing.keys import PublicKeys, SigningKind
-from makeway.bus.signing.signatures import Signatures
 from makeway.cli.history.unreadable import unreadable
 from makeway.cli.keys.command import app
 from makeway.cli.keys.stores import CONFIGMAP, PUBLISHED_AT
@@ -68,41 +65,6 @@ async def parked(cluster: RunningCluster) -> list[tuple[str, str]]:
         return [(one.message.subject, one.message.reason) for one in await unreadable(reader, None)]
     finally:
         await reader.close()
-
-
-def forged(order: EvictionOrder, subject: str, by: Signatures) -> dict[str, bytes]:
-    """Return the order unsigned, signed with another kind's key, and changed after it was signed."""
-    signed = by.wrap(order, "makeway/scheduler/forger", subject)
-    other = Signatures(signing={SigningKind.ORDER: by.signing[SigningKind.OUTCOME]})
-    changed = signed.replace(b'"gracePeriodSeconds":1', b'"gracePeriodSeconds":0')
-    assert changed != signed
-    return {
-        "unsigned": codec.wrap(order, "makeway/scheduler/forger"),
-        "unknown-key": other.wrap(order, "makeway/scheduler/forger", subject),
-        "invalid-signature": changed,
-    }
-
-
-@pytest.mark.parametrize("reason", ["unsigned", "unknown-key", "invalid-signature"])
-async def test_a_forged_order_is_put_aside_and_the_true_one_is_carried_out(
-    cluster: RunningCluster, scene: Scene, bus: Bus, reason: str
-) -> None:
-    await scene.set(make_pod("a"))
-    order = await scene.order("a")
-    assert order.preemptor is not None
-    subject = bus.subjects.order(order)
-    async with cluster.jetstream() as jetstream:
-        await jetstream.publish(subject, forged(order, subject, bus.signatures)[reason])
-
-    await until_seen(
-        "the forged order is put aside", lambda: parked(cluster), lambda found: (subject, reason) in found
-    )
-    assert await bus.outcome(order.order_id) is None
-    assert scene.deletes() == []
-
-    true = await scene.order("a")
-    await scene.give(true)
-    assert (await scene.outcome(true)).result == "succeeded"
 
 
 async def keys(cluster: RunningCluster, *arguments: str) -> str:

@@ -4,31 +4,29 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
 import pytest_asyncio
 
-from builders_bus import make_outcome, make_preemptor, victim_of
-from integration.builders import make_node, make_pod
+from builders_bus import make_outcome
+from integration.builders import make_pod
 from integration.cluster import RunningCluster
 from integration.configuring import NAMESPACE
 from integration.scraping import scrape
 from integration.space import Space
+from integration.test_evictor_api import Scene
 from integration.waiting import NotYet, until
-from makeway.bus import codec, ids
+from makeway.bus import codec
 from makeway.bus.client import Bus
-from makeway.bus.messages import EvictionOrder, Fence, Outcome
 from makeway.bus.nats.follow import Start
-from makeway.bus.nats.publishing import Published
 from makeway.bus.records import Last
 from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
 from makeway.bus.signing.signatures import Signatures
 from makeway.dev import signing_keys
 from makeway.dev.cluster import DevCluster
 from makeway.dev.options import EVICTOR, KWOK, NATS, ClusterOptions
-from makeway.dev.services import TEST_FENCE
 from makeway.evictor.intake.service import KEYS_BEHIND
 from makeway.evictor.limits.breaker import OPENS_AT
 from narrowing import there
@@ -60,51 +58,17 @@ async def bus(cluster: RunningCluster, space: Space) -> AsyncIterator[Bus]:
     await connected.close()
 
 
-async def order_for(space: Space, preemptor: str, *victims: str) -> EvictionOrder:
-    """An order as the planner would write it, for a preemptor that is nominated to n1."""
-    now, node = datetime.now(UTC), space.node_name("n1")
-    found = await space.pods()
-    place = json.loads(await space.api.request("GET", f"/api/v1/nodes/{node}"))
-    urgent = found[preemptor]
-    return EvictionOrder(
-        order_id=ids.order_id(now),
-        kind="pod",
-        cluster_uid=await space.api.cluster_uid(),
-        fence=Fence(kind="kv", name=TEST_FENCE, epoch=0),
-        writer="test",
-        created_at=now,
-        not_after=now + timedelta(seconds=30),
-        preemptor=make_preemptor(urgent.metadata.uid, namespace=space.namespace, name=preemptor),
-        node=node,
-        node_uid=place["metadata"]["uid"],
-        victims=tuple(victim_of(found[name], grace_period_seconds=1) for name in victims),
-    )
-
-
-async def nominated(space: Space, name: str) -> None:
-    """Create a preemptor that no scheduler looks at, nominated to n1."""
-    await space.create(make_pod(name).priority("high").spec(schedulerName="nobody"))
-    await space.patch(name, {"status": {"nominatedNodeName": space.node_name("n1")}}, "status")
-
-
-async def outcome_of(bus: Bus, order: EvictionOrder) -> Outcome:
-    async def ended() -> Outcome:
-        last = await bus.outcome(order.order_id)
-        if last is None:
-            raise NotYet("no outcome")
-        return last.message
-
-    return await until(f"order {order.order_id} ends", ended)
+@pytest_asyncio.fixture
+async def scene(space: Space, bus: Bus) -> Scene:
+    """Give a running pod, and a preemptor that waits for its place."""
+    scene = Scene(space, bus)
+    await scene.set(make_pod("a"))
+    return scene
 
 
 async def store(bus: Bus, subject: str, data: bytes) -> None:
     """Store bytes as a login can that may publish there."""
     await bus.jetstream.publish(subject, data, headers={}, timeout_seconds=2)
-
-
-def deletes(space: Space) -> list[str]:
-    found = space.audit.events(verb="delete", resource="pods", subresource="", namespace=space.namespace)
-    return [event.name for event in found if event.user.endswith(":makeway-evictor")]
 
 
 async def quarantined(bus: Bus) -> Counter[str]:
@@ -121,11 +85,8 @@ async def put_aside(bus: Bus, count: int) -> Counter[str]:
     return found
 
 
-async def test_a_forged_outcome_neither_ends_an_order_nor_keeps_its_own_out(space: Space, bus: Bus) -> None:
-    await space.add_nodes(make_node("n1"))
-    await space.run(make_pod("a").priority("low").on("n1"))
-    await nominated(space, "urgent")
-    order = await order_for(space, "urgent", "a")
+async def test_a_forged_outcome_neither_ends_an_order_nor_keeps_its_own_out(scene: Scene, bus: Bus) -> None:
+    order = await scene.order("a")
     now = datetime.now(UTC)
     forged = make_outcome(
         order,
@@ -140,21 +101,18 @@ async def test_a_forged_outcome_neither_ends_an_order_nor_keeps_its_own_out(spac
     await store(bus, bus.subjects.outcome(order.order_id), codec.wrap(forged, "makeway/evictor/forger"))
 
     started = datetime.now(UTC)
-    assert isinstance(await bus.publish_order(order, 0), Published)
-    outcome = await outcome_of(bus, order)
+    await scene.give(order)
+    outcome = await scene.outcome(order)
 
     assert outcome.result == "succeeded"
     assert (outcome.finished_at - started).total_seconds() < 5
-    assert deletes(space) == ["a"]
+    assert scene.deletes() == ["a"]
 
 
 async def test_forged_orders_delete_nothing_are_put_aside_and_open_the_breaker(
-    cluster: RunningCluster, space: Space, bus: Bus
+    cluster: RunningCluster, scene: Scene, bus: Bus
 ) -> None:
-    await space.add_nodes(make_node("n1"))
-    await space.run(make_pod("a").priority("low").on("n1"))
-    await nominated(space, "urgent")
-    order = await order_for(space, "urgent", "a")
+    order = await scene.order("a")
     subject = bus.subjects.order(order)
     await asyncio.sleep(KEYS_BEHIND.total_seconds())  # of an evictor that has just started
     evictor = Signatures(signing={SigningKind.ORDER: key_of(cluster, SigningKind.OUTCOME)})
@@ -172,16 +130,15 @@ async def test_forged_orders_delete_nothing_are_put_aside_and_open_the_breaker(
         found = await until("it is put aside", partial(put_aside, bus, number + 1))
 
     assert set(found) == set(messages)
-    assert deletes(space) == []
+    assert scene.deletes() == []
     assert await bus.outcome(order.order_id) is None
-    last = await bus.last_order(order.preemptor.uid if order.preemptor else "")
-    assert last is not None
+    last = there(await bus.last_like(order))
     assert not isinstance(last, Last)
 
     await bus.publish_order(order, last.sequence)
-    outcome = await outcome_of(bus, order)
+    outcome = await scene.outcome(order)
 
     assert (outcome.result, outcome.reason) == ("refused", "breaker-open")
     samples = await scrape(cluster.info.evictor_url)
     assert samples.total("makeway_bus_signature_failures_total", kind="order") == OPENS_AT["signatures"]
-    assert deletes(space) == []
+    assert scene.deletes() == []
