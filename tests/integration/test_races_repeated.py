@@ -77,6 +77,12 @@ async def the_node_is_deleted(space: Space) -> None:
     assert await space.until_bound("p", seconds=BOUND_SECONDS)
 
 
+async def the_node_is_made_anew(space: Space) -> None:
+    await space.delete_node("n1")
+    await space.add_nodes(make_node("n1").cpu("500m"))
+    assert await space.until_bound("p", seconds=BOUND_SECONDS)
+
+
 async def a_higher_preemptor_comes(space: Space) -> None:
     await space.create(sized("higher", "high", 500))
     nodes = [await space.until_bound(name, seconds=BOUND_SECONDS) for name in ("higher", "p")]
@@ -97,6 +103,7 @@ ACTS: tuple[Act, ...] = (
     the_preemptor_is_made_anew,
     the_preemptor_is_bound_elsewhere,
     the_node_is_deleted,
+    the_node_is_made_anew,
     a_higher_preemptor_comes,
     an_equal_preemptor_comes,
 )
