@@ -49,9 +49,11 @@ KINDS: dict[str, Kind] = {
     # that is bound was helped by makeway.
     "plugin_crash_cluster": Kind(lambda: ClusterOptions(failpoints=True, fallback=False), whole=True),
     # The scheduler places a gang as one, and asks makeway for room for it; and it makes room for resizes.
+    # Both within the chart's admission policies.
     "gang_planning_cluster": Kind(
         lambda: ClusterOptions(
             failpoints=True,
+            admission_policies=True,
             scheduler_feature_gates=(("GenericWorkload", True), (RESIZES, True)),
             apiserver_arguments=apiserver_arguments(RESIZES),
         ),

@@ -154,7 +154,8 @@ async def is_refused_where_a_victim_may_not_be_deleted(space: Space) -> None:
             return outcomes[0].result in {"failed", "refused"}
 
         assert await until("the order is refused", refused)
-        assert {"low-0", "low-1"} <= set(await space.pods())
+        pods = await space.pods()
+        assert [pods[f"low-{n}"].metadata.deletion_timestamp for n in range(2)] == [None, None]
 
         async def cleared() -> bool:
             pods = await space.pods()

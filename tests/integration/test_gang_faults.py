@@ -19,10 +19,12 @@ from integration.crashing import (
     PLANNING_GROUPS,
     RECOVERY_SECONDS,
     REHEARSING,
+    ROLLING_BACK,
     SCHEDULING,
     assert_nothing_left_behind,
     without_nats,
 )
+from integration.forbidding import UNDELETABLE, deletes_refused
 from integration.ganging import Gang, faulty_space, first_outcome, gang, groups_path, in_group
 from integration.preempting import assert_bound_once, deletes_of, run_victims, sized
 from integration.queueing import never, queue, queues_yaml
@@ -253,6 +255,22 @@ async def test_a_gang_gets_its_room_though_a_part_is_killed(space: Space, point:
         await crashed()
 
     await until_all_run(space, train)
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("point", _slow_but({"evictor.after-revert"}, ROLLING_BACK))
+async def test_a_gangs_order_is_rolled_back_though_its_evictor_is_killed(space: Space, point: str) -> None:
+    key, value = UNDELETABLE
+    await space.patch("large", {"metadata": {"labels": {key: value}}})
+
+    async with deletes_refused(space, "large"):
+        async with Crashes(space.cluster, EVICTOR).at(point, KILL) as crashed:
+            train = await gang(space)
+            await crashed()
+
+        assert (await first_outcome(space, train)).result in ("failed", "cancelled")
+        await assert_nothing_left_behind(space)
+        assert await evicted(space) == set()
 
 
 @pytest.mark.wide

@@ -21,7 +21,10 @@ from integration.invariants import assert_invariants
 from integration.pod_groups import form
 from integration.preempting import run_victims, sized
 from integration.space import Space, open_space
+from integration.test_evictor_api import events_of
 from integration.waiting import NotYet, until
+from makeway.core.k8s.disruption import preempted_for_group
+from makeway.dev.kwok import NEVER
 from makeway.dev.options import SCHEDULER
 
 AFTER_COMMIT = "scheduler.after-commit"
@@ -77,6 +80,26 @@ async def test_a_group_of_mode_all_goes_whole_for_a_gang(space: Space) -> None:
     (order,) = await space.bus.group_orders(train.uid)
     assert sorted(victim.name for victim in order.victims) == ["old-0", "old-1"]
     assert len({victim.unit for victim in order.victims} - {""}) == 1
+
+
+async def test_group_and_victims_are_told_of_the_room_that_was_made(space: Space) -> None:
+    await space.add_nodes(make_node("n0").cpu("1"), make_node("n1").cpu("1"))
+    await run_victims(space, *(sized(f"low-{n}", "low", 1000).leaves(NEVER).on(f"n{n}") for n in range(2)))
+
+    await gang(space, members=2)
+
+    async def told() -> dict[str, str]:
+        names = ("gang", "low-0")
+        found = {one["reason"]: one["note"] for name in names for one in await events_of(space, name)}
+        if not {"RoomMade", "Preempted"} <= set(found):
+            raise NotYet(str(found))
+        return found
+
+    found = await until("Events tell of both", told)
+    assert found["RoomMade"] == "Evicted 2 pods from 2 nodes"
+    assert "Preempted by podgroup " in found["Preempted"]
+    pods = await space.pods()
+    assert all(preempted_for_group(pods[f"low-{n}"]) for n in range(2))
 
 
 async def test_two_gangs_that_need_the_same_room_get_it_one_after_the_other(space: Space) -> None:
