@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from makeway.core.k8s import requests
 from makeway.core.k8s.objects import Pod
-from makeway.core.k8s.requests import pod_requests
+from makeway.core.k8s.requests import KnownRequests, pod_requests
 from makeway.core.k8s.resources import allocatable, is_counted, is_extended
 
 
@@ -203,3 +204,14 @@ def test_a_nodes_allocatable_has_a_number_of_pods_and_no_unknown_names() -> None
     found = allocatable({"cpu": "3920m", "memory": "1Gi", "pods": "110", "x.io/gpu": "4", "odd": "1"})
 
     assert found == {"cpu": 3920, "memory": 2**30, "pods": 110, "x.io/gpu": 4}
+
+
+def test_what_is_remembered_of_requests_is_bounded_by_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_REMEMBERED_BYTES", 2000)
+    known = KnownRequests()
+
+    for number in range(100):
+        name = f"example.com/r{number}"
+        assert known.of(pod({"containers": [container(**{name: "1"})]}), placed=True)[name] == 1
+
+    assert 0 < sum(map(len, known._known)) <= 2000

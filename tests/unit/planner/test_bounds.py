@@ -443,13 +443,47 @@ def test_a_plan_that_pauses_for_its_constraints_is_the_same(monkeypatch: pytest.
     assert steps[-1] == at_once
 
 
-def test_a_large_pod_is_not_kept_to_compare_others_with() -> None:
-    large = pod("large", affinity=anti_affinity(*terms(5000)))
-
+def test_nothing_of_a_large_pod_is_kept_for_those_that_come_after() -> None:
     known = records.PodRecords()
-    known.record(large)
 
-    assert all(len(look) <= records._LARGEST_CACHED for look, _ in known._alike.values())
+    known.record(pod("large", affinity=anti_affinity(*terms(5000))))
+
+    assert not (known._alike or known._signatures or known._requests._known)
+
+
+def test_what_is_kept_of_pods_for_those_that_come_after_is_bounded_by_its_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(records, "_REMEMBERED_BYTES", 20_000)
+    monkeypatch.setattr(records, "_SIGNED_BYTES", 20_000)
+    known = records.PodRecords()
+
+    for number in range(100):
+        labels = {f"key-{index}": f"{number}" for index in range(100)}
+        known.record(pod(f"p{number}", labels=labels, namespace=f"n{number}"))
+
+    assert 0 < sum(len(look) for look, _ in known._alike.values()) <= 20_000
+    assert 0 < len(known._signatures) < 20
+
+
+@pytest.mark.parametrize("what", ["labels", "claims", "requests"])
+def test_a_large_pod_that_is_gone_is_forgotten(what: str) -> None:
+    names = [f"name-{number}" for number in range(1000)]
+    volumes = [{"persistentVolumeClaim": {"claimName": name}} for name in names]
+    asked = {"requests": {f"example.com/{name}": "1" for name in names}}
+    parts: dict[str, dict[str, Any]] = {
+        "labels": {"labels": dict.fromkeys(names, "x")},
+        "claims": {"volumes": volumes},
+        "requests": {"containers": [{"name": "c", "resources": asked}]},
+    }
+    snapshot = cluster(node("a"), pod("small", "a"), pod("large", "a", **parts[what]))
+
+    snapshot.apply(RemovePod("small"))
+    snapshot.apply(RemovePod("large"))
+
+    assert [*snapshot.departures] == ["small"]
+    assert not any(one.labels or one.claims for one, _ in snapshot.signatures._reduced.values())
+    assert all(len(one) <= 2 for one, _ in snapshot.columns._vectors.values())
 
 
 def test_a_constraint_whose_label_is_new_may_stand_beside_one_that_was_worked_out_before() -> None:

@@ -19,8 +19,12 @@ from makeway.core.k8s.resources import CPU, MEMORY, PODS, column_value, is_count
 Exact = dict[str, int]
 """Amounts by resource name, in billionths."""
 
-_REMEMBERED = 65536
-"""Different sets of requests that are remembered; a cluster has far fewer."""
+_REMEMBERED_BYTES = 8 * 2**20
+"""How much is remembered of different sets of requests. A cluster has some thousands of up to 1 kB; the author of
+a pod may write a thousand times as much."""
+
+_BESIDES = 512
+"""Bytes that a set takes besides those by which it is compared."""
 
 
 def pod_requests(pod: Pod, *, placed: bool) -> Mapping[str, int]:
@@ -44,6 +48,7 @@ class KnownRequests:
 
     def __init__(self) -> None:
         self._known: dict[bytes, Mapping[str, int]] = {}
+        self._bytes = 0
 
     def of(self, pod: Pod, *, placed: bool) -> Mapping[str, int]:
         """Return what `pod_requests` does. Raises QuantityError."""
@@ -54,9 +59,13 @@ class KnownRequests:
         asked = _encode((told, spec.containers, spec.init_containers, spec.overhead, spec.resources))
         known = self._known.get(asked)
         if known is None:
-            if len(self._known) >= _REMEMBERED:
+            known = pod_requests(pod, placed=placed)
+            size = len(asked) + _BESIDES
+            if self._bytes + size > _REMEMBERED_BYTES:
                 self._known.clear()
-            known = self._known[asked] = pod_requests(pod, placed=placed)
+                self._bytes = 0
+            self._known[asked] = known
+            self._bytes += size
         return known
 
 

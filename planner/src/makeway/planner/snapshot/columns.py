@@ -43,6 +43,9 @@ VACANT_CELL: Final = 0
 _REMEMBERED_VECTORS = 4096
 """Different sets of requests whose vectors are remembered."""
 
+_LARGEST_REMEMBERED = 64
+"""Resources of such a set: a pod names as many as its author likes, and one kept here outlasts its pod."""
+
 _LAYERS_AHEAD = 6
 """Layers for which room is made beyond those in use: a resource more is no copy of the whole, which holds the
 event loop for 15 to 70 ms with 150,000 pods. What is never touched costs no memory."""
@@ -235,6 +238,8 @@ class Columns:
         if known is not None and known[0] is requests and known[1].size == len(self.resources):
             return known[1]
         vector = self.amounts(requests)
+        if len(requests) > _LARGEST_REMEMBERED:
+            return vector
         if len(self._vectors) >= _REMEMBERED_VECTORS:
             self._vectors.clear()
         self._vectors[id(requests)] = requests, vector

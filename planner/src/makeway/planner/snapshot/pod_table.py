@@ -20,7 +20,7 @@ from makeway.planner.snapshot.node_table import NodeTable
 from makeway.planner.snapshot.owner_index import OwnerIndex
 from makeway.planner.snapshot.pod_groups import NO_GROUP, PodGroups
 from makeway.planner.snapshot.queue_usage import QueueUsage
-from makeway.planner.snapshot.records import Departure, PodRecord
+from makeway.planner.snapshot.records import LARGEST_LASTING, Departure, PodRecord
 from makeway.planner.snapshot.signatures.table import SignatureTable
 from makeway.planner.snapshot.units import UnitReader
 
@@ -145,8 +145,9 @@ class PodTable:
         self._forget_name(pod)
 
     def remember(self, pod: PodRecord, revision: int) -> None:
-        """Remember a pod that has left, or begun to, as it was seen at a revision."""
-        self.departures.setdefault(pod.uid, Departure(pod, revision))
+        """Remember a pod that has left, or begun to, as it was seen at a revision; none that is large."""
+        if pod.size <= LARGEST_LASTING:
+            self.departures.setdefault(pod.uid, Departure(pod, revision))
 
     def enter_node(self, name: str, row: int) -> None:
         """Enter the pods that were bound to a node before it was there. O(pods · log pods)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -22,14 +23,20 @@ DEFAULT_GRACE_PERIOD_SECONDS = 30
 """terminationGracePeriodSeconds where the pod does not say, as in Kubernetes."""
 
 
-_REMEMBERED_WORKLOADS = 4096
-"""Workloads whose last record is kept, with some 3 kB each. A list comes workload by workload."""
+_REMEMBERED_BYTES = 8 * 2**20
+"""Of workloads whose last record is kept: some 3 kB each. A list comes workload by workload."""
 
-_REMEMBERED_SIGNATURES = 16384
-"""Signatures whose value is shared by pods."""
+_SIGNED_BYTES = 16 * 2**20
+"""The same of pods whose signature others share: of some 8,000."""
+
+_BESIDES = 1024
+"""Bytes that either takes besides those by which a pod is compared with others."""
 
 _LARGEST_CACHED = 32 * 1024
-"""Bytes of a pod that are kept to compare others of its workload with it; a larger one is not kept."""
+"""Bytes of a pod that is compared with others; nothing of a larger one is kept for those that come after."""
+
+LARGEST_LASTING: Final = 6 * 1024
+"""Bytes (`PodRecord.size`) of a pod that may be remembered when it is gone; most have 1 to 2 kB."""
 
 
 class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -68,6 +75,11 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The key that puts the most important pod of a node first."""
         return importance(self.priority, self.start_micros, self.uid)
 
+    @property
+    def size(self) -> int:
+        """How many bytes it is when it is written down; its author decides that."""
+        return len(_encode(self))
+
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A node: its name, what it can hold, by column, and what constraints look at.
@@ -100,7 +112,9 @@ class PodRecords:
     def __init__(self) -> None:
         self._requests = KnownRequests()
         self._signatures: dict[PodSignature, tuple[PodSignature, Mapping[str, str]]] = {}
+        self._signed = 0
         self._alike: dict[str, tuple[bytes, PodRecord]] = {}
+        self._bytes = 0
 
     def record(self, pod: Pod) -> PodRecord:
         """Return what `pod_record` does. Raises QuantityError."""
@@ -133,14 +147,16 @@ class PodRecords:
                 spec.scheduler_name,
             )
         )
+        if len(look) > _LARGEST_CACHED:
+            return pod_record(pod)
         known = self._alike.get(workload)
         if known is None or known[0] != look:
-            record = self._count(pod)
-            if len(look) > _LARGEST_CACHED:
-                self._alike.pop(workload, None)
-                return record
-            if len(self._alike) >= _REMEMBERED_WORKLOADS:
+            size = len(look) + _BESIDES
+            record = self._count(pod, size)
+            self._bytes += size - (0 if known is None else len(known[0]) + _BESIDES)
+            if self._bytes > _REMEMBERED_BYTES:
                 self._alike.clear()
+                self._bytes = size
             self._alike[workload] = look, record
             return record
         return replace(
@@ -163,12 +179,14 @@ class PodRecords:
         """Return what `pod_requests` does. Raises QuantityError."""
         return self._requests.of(pod, placed=placed)
 
-    def _count(self, pod: Pod) -> PodRecord:
+    def _count(self, pod: Pod, size: int) -> PodRecord:
         signature = signature_of(pod)
         known = self._signatures.get(signature)
         if known is None:
-            if len(self._signatures) >= _REMEMBERED_SIGNATURES:
+            self._signed += size
+            if self._signed > _SIGNED_BYTES:
                 self._signatures.clear()
+                self._signed = size
             known = self._signatures[signature] = signature, dict(signature.labels)
         return _counted(pod, known[0], self.requests(pod, placed=True), known[1])
 

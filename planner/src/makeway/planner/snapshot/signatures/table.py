@@ -24,8 +24,13 @@ from makeway.planner.snapshot.signatures.interning import NONE, InternTable
 
 _V = TypeVar("_V", bound=Hashable)
 
+_encode = msgspec.json.Encoder().encode
+
 _REMEMBERED_REDUCED = 4096
 """Signatures of which the reduced form is remembered: those of the workloads whose pods come and go."""
+
+_LARGEST_REMEMBERED = 2048
+"""Bytes of such a signature: a pod's author decides how large it is, and one kept here outlasts its pod."""
 
 
 class PodSignature(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
@@ -235,6 +240,8 @@ class SignatureTable:
         reduced = signature
         if len(labels) != len(signature.labels) or len(claims) != len(signature.claims):
             reduced = msgspec.structs.replace(signature, labels=labels, claims=claims)
+        if len(_encode(signature)) > _LARGEST_REMEMBERED:
+            return reduced
         if len(self._reduced) >= _REMEMBERED_REDUCED:
             self._reduced.clear()
         self._reduced[id(signature)] = signature, reduced
