@@ -68,6 +68,15 @@ def test_only_the_controlling_daemon_set_makes_a_daemon(
     assert found.owners == ("u1",)
 
 
+@pytest.mark.parametrize("name", ["", "..", "logs/status", "Logs", "l" * 254])
+def test_an_owner_by_a_name_that_no_daemon_set_has_makes_no_daemon(name: str) -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": name, "uid": "u1", "controller": True}
+
+    found = facts({"ownerReferences": [owner]})
+
+    assert (found.daemon, found.daemonset_uid, found.daemonset_name) == (False, "", "")
+
+
 def test_of_thousands_of_owners_the_first_few_count() -> None:
     owners = [{"kind": "Pod", "name": "driver", "uid": f"u{number}"} for number in range(5000)]
     endless = {"kind": "Pod", "name": "driver", "uid": "u" * 5000}

@@ -106,7 +106,7 @@ class Recording:
             body["spec"]["schedulingGroup"] = {"podGroupName": group}
         if daemon:
             body["metadata"]["ownerReferences"] = [
-                {"apiVersion": "apps/v1", "kind": "DaemonSet", "controller": True}
+                {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "controller": True}
             ]
         if only_on:
             field = {"key": "metadata.name", "operator": "In", "values": [only_on]}

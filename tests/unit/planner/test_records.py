@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -100,3 +101,21 @@ def test_pods_of_one_workload_share_what_they_ask_for() -> None:
     assert (first.requests, first.signature) == (second.requests, second.signature)
     assert first.requests is second.requests
     assert first.signature is second.signature
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "controller"),
+    [
+        ("ReplicaSet", "web", "ReplicaSet one/web"),
+        ("ReplicaSet", "w" * 254, ""),
+        ("ReplicaSet", "web\nBlocked by: no one", ""),
+        ("K" * 64, "web", ""),
+    ],
+    ids=["named", "by a long name", "by two lines", "of a long kind"],
+)
+def test_a_pod_is_made_by_nothing_that_cannot_be_there(kind: str, name: str, controller: str) -> None:
+    owner = {"kind": kind, "name": name, "uid": "owner", "controller": True}
+    manifest = {"metadata": {"namespace": "one", "ownerReferences": [owner]}, "spec": {}}
+    made = msgspec.convert(manifest, Pod)
+
+    assert pod_record(made).controller == controller

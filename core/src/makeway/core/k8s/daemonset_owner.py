@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from makeway.core.k8s.names import is_subdomain
 from makeway.core.k8s.objects import DaemonSet, Metadata, OwnerReference
 from makeway.core.k8s.selector import Selector, SelectorError, compile_selector
 
@@ -52,8 +53,11 @@ def daemonset_owner(item: DaemonSet) -> DaemonSetOwner:
 
 
 def claimed_daemonset(metadata: Metadata) -> OwnerReference | None:
-    """Return the reference by which a pod says that a DaemonSet controls it; None where it says no such."""
+    """Return the reference by which a pod says that a DaemonSet controls it; None where it says no such.
+
+    One by a name that no DaemonSet can have is none: by that nothing is read, which would prove it or not.
+    """
     for owner in metadata.owner_references or ():
         if owner.controller and owner.kind == KIND and owner.api_version == API_VERSION:
-            return owner
+            return owner if is_subdomain(owner.name) else None
     return None

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from makeway.core.k8s.budget import READY, Health, health_of
 from makeway.core.k8s.importance import Importance, importance, microseconds
+from makeway.core.k8s.names import is_subdomain
 from makeway.core.k8s.objects import Node, Pod, Taint
 from makeway.core.k8s.pod_groups import group_of
 from makeway.core.k8s.requests import KnownRequests, is_resize_infeasible, pod_requests
@@ -37,6 +38,9 @@ _LARGEST_CACHED = 32 * 1024
 
 LARGEST_LASTING: Final = 6 * 1024
 """Bytes (`PodRecord.size`) of a pod that may be remembered when it is gone; most have 1 to 2 kB."""
+
+_LONGEST_KIND: Final = 63
+"""Characters of an owner's kind."""
 
 
 class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -223,9 +227,12 @@ def _counted(
 
 
 def _controller_of(pod: Pod) -> str:
+    """Return what made a pod, as it says itself; empty where that can be nothing that is there."""
     owners = pod.metadata.owner_references or ()
     found = next((one for one in owners if one.controller), None)
-    return "" if found is None else f"{found.kind} {pod.metadata.namespace}/{found.name}"
+    if found is None or len(found.kind) > _LONGEST_KIND or not is_subdomain(found.name):
+        return ""
+    return f"{found.kind} {pod.metadata.namespace}/{found.name}"
 
 
 def node_record(node: Node) -> NodeRecord:
