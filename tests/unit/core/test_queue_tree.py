@@ -148,3 +148,16 @@ def test_a_copy_of_the_usage_changes_alone() -> None:
 
     assert not usage.of(1)
     assert copy.of(0) == {"memory": 5}
+
+
+def test_a_copy_of_the_usage_has_the_usual_resources_and_what_queues_limit() -> None:
+    built = tree(queue("a"), queue("b", guaranteed={"example.com/gpu": 1}))
+    usage = Usage(built)
+    usage.add(1, {"cpu": 5, "example.com/gpu": 2, "example.com/any": 1})
+
+    copy = usage.copy()
+    assert copy.of(1) == {"cpu": 5, "example.com/gpu": 2}
+    copy.remove(1, {"cpu": 5, "example.com/gpu": 1, "example.com/any": 1})
+
+    assert copy.of(1) == {"example.com/gpu": 1}
+    assert usage.of(1) == {"cpu": 5, "example.com/gpu": 2, "example.com/any": 1}

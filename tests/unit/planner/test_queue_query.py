@@ -39,3 +39,16 @@ def test_the_report_says_within_which_queue_a_guarantee_is_taken_back() -> None:
     report = report_of(snapshot.queues, QuotaProcesses(), queue="", planner="p", now=NOW)
 
     assert {one.path: one.reclaims_in for one in report.queues if one.reclaims_in} == {"root.team": "root"}
+
+
+def test_of_thousands_of_resources_a_report_has_few_and_all_that_a_queue_limits() -> None:
+    named = {f"example.com/{number:04}": 1 for number in range(5000)}
+    snapshot = Snapshot()
+    snapshot.apply(Adopt(tree(queue("team", maximum={"example.com/4000": 9})), "r"))
+    snapshot.apply(PutPod(make_pod("a", "n1", namespace="team", requests={"cpu": S, "pods": 1, **named})))
+
+    report = report_of(snapshot.queues, QuotaProcesses(), queue="root.team", planner="p", now=NOW)
+
+    [team] = report.queues
+    assert {"cpu", "pods", "example.com/0000", "example.com/4000"} <= team.usage.keys()
+    assert len(team.usage) < 100

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from makeway.core.k8s.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from makeway.core.queues.amounts import Amounts
 
 PreemptionPolicy: TypeAlias = Literal["default", "fence", "disabled"]
@@ -20,6 +21,9 @@ DEFAULT_PATH: Final = f"{ROOT}.{DEFAULT}"
 UNPLACED: Final = "@unplaced"
 UNPLACED_PATH: Final = f"{ROOT}.{UNPLACED}"
 """Where pods count that no queue takes, and so are held: no label can name it, and its max is 0 pods."""
+
+USUAL: Final = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
+"""Resources of which every queue's usage is counted, whether it is limited or not."""
 
 NEVER: Final = timedelta(0)
 """The delay that means: a lowered quota evicts no pod."""
@@ -86,7 +90,8 @@ class QueueTree:
     """All queues, each followed by its subtree. `quota_preemption`: whether it is on at all.
 
     `named`: the namespaces that the tree knows, by a queue's list or by a queue below root of that name.
-    `reclaim`: whether queues below their guarantees take back what others use of them.
+    `reclaim`: whether queues below their guarantees take back what others use of them. `counted`: the
+    usual resources, and those of which a queue has a guarantee or a maximum.
     """
 
     queues: tuple[Queue, ...]
@@ -94,6 +99,7 @@ class QueueTree:
     quota_preemption: bool
     named: frozenset[str] = frozenset()
     reclaim: bool = False
+    counted: frozenset[str] = USUAL
 
     @classmethod
     def of(
@@ -114,7 +120,8 @@ class QueueTree:
         named -= {DEFAULT, UNPLACED}
         named.update(*(queue.namespaces for queue in made))
         numbers = {queue.path: queue.number for queue in made}
-        tree = cls(made, numbers, quota_preemption, frozenset(named), reclaim)
+        counted = USUAL.union(*({*queue.guaranteed, *queue.maximum} for queue in made))
+        tree = cls(made, numbers, quota_preemption, frozenset(named), reclaim, counted)
         if len(tree.numbers) != len(made):
             raise ValueError("two queues have one path")
         if not tree.at(DEFAULT_PATH).is_leaf:

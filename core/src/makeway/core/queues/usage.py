@@ -36,12 +36,17 @@ class Usage:
         for one in self._tree.queues[number].line:
             held = self._held[one]
             for name, amount in amounts.items():
-                left = held.get(name, 0) - amount
-                if left:
+                if name not in held:
+                    continue  # a copy does not count it
+                if left := held[name] - amount:
                     held[name] = left
                 else:
-                    held.pop(name, None)
+                    del held[name]
 
     def copy(self) -> Usage:
-        """Return a copy to be changed at will. O(queues · resources)."""
-        return Usage(self._tree, self._held)
+        """Return a copy of the resources that the tree counts, to take pods from. O(queues · those).
+
+        A pod's author names as many others as he likes.
+        """
+        counted = self._tree.counted
+        return Usage(self._tree, [{name: one[name] for name in counted if name in one} for one in self._held])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 from makeway.bus.decisions import Obstacle
 from makeway.bus.messages import API_VERSION
@@ -15,10 +16,15 @@ from makeway.bus.queue_report import (
     QuotaWaiting,
 )
 from makeway.core.k8s.resources import PODS
+from makeway.core.queues.amounts import Amounts
 from makeway.core.queues.reclaim import reclaims_in
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.planner.quota.processes import EndedQuota, QuotaProcesses, RunningQuota
 from makeway.planner.snapshot.queue_usage import QueueUsage
+
+_MOST_OTHERS: Final = 32
+"""Resources in a queue's usage besides those that the tree counts. Pods' authors name them, and NATS carries no
+answer beyond its limit."""
 
 
 def report_of(
@@ -41,7 +47,7 @@ def report_of(
 
 
 def _state(queues: QueueUsage, tree: QueueTree, control: QuotaProcesses, queue: Queue) -> QueueState:
-    held = dict(queues.held.of(queue.number)) if queues.held is not None else {}
+    held = _few(queues.held.of(queue.number), tree) if queues.held is not None else {}
     staying = queues.staying.of(queue.number) if queues.staying is not None else {}
     leaving = {name: amount - staying.get(name, 0) for name, amount in held.items()}
     timer = control.timer(queue.path)
@@ -66,6 +72,13 @@ def _state(queues: QueueUsage, tree: QueueTree, control: QuotaProcesses, queue: 
         else _process(process, control.waits_for(queue.path), control.waits().get(queue.path)),
         last=None if ended is None else _end(ended),
     )
+
+
+def _few(held: Amounts, tree: QueueTree) -> dict[str, int]:
+    """Return what a queue holds, of few enough resources for a message."""
+    others = sorted(held.keys() - tree.counted)
+    left_out = frozenset(others[_MOST_OTHERS:])
+    return {name: amount for name, amount in held.items() if name not in left_out}
 
 
 def _process(process: RunningQuota, below: tuple[str, ...], wait: QuotaWaiting | None) -> QuotaProcess:
