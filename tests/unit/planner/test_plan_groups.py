@@ -92,6 +92,18 @@ def cluster(
     return snapshot
 
 
+def test_pods_that_are_gone_leave_nothing_in_their_group_that_only_they_requested() -> None:
+    snapshot = cluster([group("all")], [member("all", "stays", "n1")])
+
+    for number in range(100):
+        snapshot.apply(PutPod(member("all", f"p{number}", "n1", requests={f"example.com/{number}": 1})))
+        snapshot.apply(RemovePod(f"p{number}"))
+
+    left = snapshot.groups.of(snapshot.pods["stays"])
+    assert left is not None
+    assert left.requests == snapshot.pods["stays"].requests
+
+
 def victims(snapshot: Snapshot, asked: Question) -> dict[str, list[str]]:
     found = as_a(Plan, plan(snapshot, asked, NOW))
     return {one.node: sorted(pod.pod.uid for pod in one.victims) for one in found.candidates}

@@ -77,6 +77,28 @@ class GroupMembers:
         gang = self.unit is None and 0 < self.min_count <= staying
         return staying - self.min_count if gang else None
 
+    def add(self, pod: PodRecord) -> None:
+        """Count a pod, which it does not have yet."""
+        self.pods[pod.uid] = pod
+        if pod.node:
+            self.bound[pod.uid] = pod
+            self.requests.update(pod.requests)
+            self.start = min(self.start, pod.start_micros)
+            self.leaving += pod.terminating
+
+    def discard(self, pod: PodRecord) -> None:
+        """Count a pod of it no longer; resources that it alone requested are forgotten."""
+        del self.pods[pod.uid]
+        if pod.node:
+            del self.bound[pod.uid]
+            self.leaving -= pod.terminating
+            self.requests.subtract(pod.requests)
+            for name in pod.requests:
+                if not self.requests[name]:
+                    del self.requests[name]
+            if self.start == pod.start_micros:
+                self.start = min((one.start_micros for one in self.bound.values()), default=NOT_STARTED)
+
 
 class WholeGroup:
     """What can only go whole: the pods of one group or more. `version` counts what changes about it."""
@@ -257,12 +279,8 @@ class PodGroups:
         if not pod.group or not self.followed:
             return NO_GROUP
         group = self._group(pod)
-        group.pods[pod.uid] = pod
+        group.add(pod)
         if pod.node:
-            group.bound[pod.uid] = pod
-            group.requests.update(pod.requests)
-            group.start = min(group.start, pod.start_micros)
-            group.leaving += pod.terminating
             _count(group, row, 1)
             self._tell_surplus(group)
         return NO_GROUP if pod.terminating else group.number
@@ -295,14 +313,10 @@ class PodGroups:
     def leave(self, pod: PodRecord, row: int | None) -> None:
         """Count a pod no longer. O(pods of its group) where it was the one running longest."""
         group = self.of(pod)
-        if group is None or group.pods.pop(pod.uid, None) is None:
+        if group is None or pod.uid not in group.pods:
             return
+        group.discard(pod)
         if pod.node:
-            del group.bound[pod.uid]
-            group.requests.subtract(pod.requests)
-            group.leaving -= pod.terminating
-            if group.start == pod.start_micros:
-                group.start = min((one.start_micros for one in group.bound.values()), default=NOT_STARTED)
             _count(group, row, -1)
             self._tell_surplus(group)
         self.drop_empty(group)
