@@ -1,7 +1,8 @@
 """What `makeway why` says of a pending pod whose last order made no room."""
 
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
 import typer
 from msgspec.structs import replace
@@ -12,11 +13,12 @@ from makeway.bus.messages import EvictionOrder, Outcome, Preemptor, VictimOutcom
 from makeway.bus.plan import Refusal
 from makeway.cli.history.story import Story
 from makeway.cli.why.command import _lines, _object
-from makeway.cli.why.explanation import Explanation, delayed, unplanned
+from makeway.cli.why.explanation import Explanation, _leaving, delayed, unplanned
 from makeway.cli.why.text import of_order, preempted, served_by_another, waiting
 from makeway.core.k8s.objects import Metadata, Pod, PodCondition, PodSpec, PodStatus
 from makeway.dev.samples import MESSAGES
 from makeway.planner.offline.results import Pending, SimulatedPod
+from makeway.runtime.kube import Api
 from narrowing import as_a, there
 
 FORBIDDEN = '403 Forbidden: pods "cache-0" is forbidden: this pod may not be deleted'
@@ -83,6 +85,38 @@ def test_while_evicted_pods_are_leaving_the_order_is_told_and_no_other_plan() ->
     assert lines[0].endswith(f"is pending: 1 evicted pod has to leave {order.node} first")
     assert lines[1].startswith(f"order {order.order_id}")
     assert "planned" not in "".join(lines[2:])
+
+
+def test_the_order_for_its_group_names_no_node_where_a_pod_is_pending() -> None:
+    order, outcome = as_a(EvictionOrder, MESSAGES["order.group"]), as_a(Outcome, MESSAGES["outcome.group"])
+    found = Pending(answer=refused, unblocked_by=())
+    made = Story(order=order, outcome=replace(outcome, result="succeeded"), decision=None)
+    failed = Story(order=order, outcome=outcome, decision=None)
+
+    leaving, in_vain = pending_lines(found, made, leaving=2), "\n".join(pending_lines(found, failed))
+
+    assert leaving[0].endswith("is pending: 2 evicted pods have to leave for its group first")
+    assert f"  last order: {outcome.order_id} for its group, failed " in in_vain
+
+
+async def test_victims_of_the_order_for_its_group_are_looked_for_where_a_pod_is_nominated_by_it() -> None:
+    order, outcome = as_a(EvictionOrder, MESSAGES["order.group"]), as_a(Outcome, MESSAGES["outcome.group"])
+    story = Story(order=order, outcome=replace(outcome, result="succeeded"), decision=None)
+    uids = {f"/api/v1/namespaces/{one.namespace}/pods/{one.name}": one.uid for one in order.victims}
+
+    class Reader:
+        async def request(self, method: str, path: str) -> bytes:
+            return msgspec.json.encode({"metadata": {"uid": uids[path]}, "spec": {}})
+
+    member = order.members[0]
+
+    def nominated(to: str) -> Pod:
+        metadata = Metadata(namespace=member.namespace, name=member.name, uid=member.uid)
+        return Pod(metadata=metadata, spec=PodSpec(), status=PodStatus(nominated_node_name=to))
+
+    api = cast(Api, Reader())
+    assert await _leaving(api, nominated(member.node), story) == len(order.victims)
+    assert await _leaving(api, nominated("elsewhere"), story) == 0
 
 
 def test_what_holds_the_order_of_a_pod_is_told_with_its_end() -> None:

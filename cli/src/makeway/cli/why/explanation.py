@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ import typer
 from makeway.bus.client import Bus
 from makeway.bus.comparison import Comparison
 from makeway.bus.decisions import DecisionRecord
-from makeway.bus.messages import EvictionOrder
+from makeway.bus.messages import EvictionOrder, Victim
 from makeway.cli.connect.objects import read_object
 from makeway.cli.extras import needed
 from makeway.cli.history.story import Story
@@ -39,6 +40,9 @@ _DELAYED: Final = "preemption is delayed until "
 
 _MOST_TAKEN: Final = 3
 """The last orders that took a group are told."""
+
+_AT_ONCE: Final = 16
+"""Victims that are read at the same time."""
 
 _decode_pod = msgspec.json.Decoder(Pod).decode
 
@@ -108,12 +112,10 @@ async def of_decision(bus: Bus, decision_id: str) -> Explanation:
 
 def _about(subject: EvictionOrder | DecisionRecord, state: str, **known: Any) -> Explanation:
     """Explain an order or a decision: whom it is for, and what is known of it."""
-    preemptor = subject.preemptor
-    if preemptor is None:
+    about = subject.room_for
+    if about is None:
         return Explanation(state=state, name=subject.queue, **known)
-    return Explanation(
-        state=state, namespace=preemptor.namespace, name=preemptor.name, uid=preemptor.uid, **known
-    )
+    return Explanation(state=state, namespace=about.namespace, name=about.name, uid=about.uid, **known)
 
 
 async def of_group(bus: Bus, namespace: str, name: str) -> Explanation:
@@ -200,18 +202,22 @@ async def _leaving(api: Api, pod: Pod, story: Story | None) -> int:
     """
     if story is None or story.order is None or story.outcome is None or story.outcome.result != "succeeded":
         return 0
-    if pod.status.nominated_node_name != story.order.node:
+    node = next((one.node for one in story.order.placements if one.uid == pod.metadata.uid), "")
+    if not node or pod.status.nominated_node_name != node:
         return 0
-    there = 0
-    for victim in story.order.victims:
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def is_there(victim: Victim) -> bool:
         try:
-            raw = await _read_pod(api, victim.namespace, victim.name)
+            async with limit:
+                raw = await _read_pod(api, victim.namespace, victim.name)
         except ApiError as error:
             if error.status != HTTPStatus.FORBIDDEN:
                 raise
-            continue
-        there += raw is not None and _decode_pod(raw).metadata.uid == victim.uid
-    return there
+            return False
+        return raw is not None and _decode_pod(raw).metadata.uid == victim.uid
+
+    return sum(await asyncio.gather(*map(is_there, story.order.victims)))
 
 
 def _unscheduled(pod: Pod) -> list[PodCondition]:

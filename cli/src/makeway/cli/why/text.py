@@ -290,7 +290,8 @@ def waiting(told: Explanation, found: Pending) -> Iterator[str]:
         return
     if story is not None and story.order is not None and leaving:
         must = "has" if leaving == 1 else "have"
-        yield f"{name} is pending: {counted(leaving, 'evicted pod')} {must} to leave {story.order.node} first"
+        where = f"leave {story.order.node}" if story.order.node else "leave for its group"
+        yield f"{name} is pending: {counted(leaving, 'evicted pod')} {must} to {where} first"
         yield from of_order(story)
         return
     tried = _in_vain(story)
@@ -368,8 +369,9 @@ def _in_vain(story: Story | None) -> Iterator[str]:
     if story is None or story.order is None or story.outcome is None or story.outcome.result == "succeeded":
         return
     outcome = story.outcome
+    what = f"node {story.order.node}" if story.order.node else "its group"
     yield (
-        f"  last order: {outcome.order_id} for node {story.order.node}, {outcome.result} "
+        f"  last order: {outcome.order_id} for {what}, {outcome.result} "
         f"{api_time(outcome.finished_at)}: {outcome.message or outcome.reason}"
     )
     for victim in outcome.victims:
