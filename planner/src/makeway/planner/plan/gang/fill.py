@@ -34,8 +34,8 @@ ELEMENTS_A_CHUNK = 500_000
 ROUNDS = 4
 """Times that all nodes are priced where room in a large domain grew meanwhile."""
 
-NODES_A_CHUNK = 256
-"""Nodes that are priced between two pauses at first."""
+SLOTS_A_CHUNK = 2**19
+"""Slots that are priced between two pauses at first, each as often as members come to a node: some 10 ms."""
 
 AHEAD = 64
 """Nodes that are priced side by side as they will be after their next step."""
@@ -180,10 +180,12 @@ class _Filling:
             self._freed_widely = False
             self.heap = []
             self._parked.clear()
-            for first in range(0, self.model.nodes, NODES_A_CHUNK):
-                nodes = np.arange(first, min(first + NODES_A_CHUNK, self.model.nodes))
-                for cls in classes:
-                    self.heap += self._entries(cls, nodes, self._most(cls))
+            for cls in classes:
+                most = self._most(cls)
+                many = SLOTS_A_CHUNK // (max(most, 1) * max(self.model.depth, 1)) + 1
+                for first in range(0, self.model.nodes, many):
+                    nodes = np.arange(first, min(first + many, self.model.nodes))
+                    self.heap += self._entries(cls, nodes, most)
                     yield
             heapify(self.heap)
             yield from self._take_steps(classes)
