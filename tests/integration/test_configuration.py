@@ -1,6 +1,8 @@
 """A policy on the real control plane: reloaded while everything runs, refused, gone; and what it stops."""
 
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import aiohttp
 import pytest
@@ -8,6 +10,7 @@ import pytest_asyncio
 
 from integration.builders import make_node, make_pod
 from integration.cluster import RunningCluster
+from integration.commanding import mode
 from integration.configuring import (
     CONFIGMAP,
     NAMESPACE,
@@ -24,9 +27,10 @@ from integration.invariants import assert_invariants
 from integration.preempting import deletes_of, first_decision, outcome_of_order, settle, sized, until_ordered
 from integration.space import Space
 from integration.waiting import NotYet, until, until_seen
+from makeway.core.policy.brake import CONFIGMAP as BRAKE
 from makeway.dev.errors import DevError
 from makeway.dev.fault_rules import FaultRule
-from makeway.dev.options import PLANNER
+from makeway.dev.options import EVICTOR, PLANNER
 from makeway.planner.snapshot.pending_updates import CHUNK
 from makeway.runtime.config import revision_of
 from narrowing import there
@@ -126,8 +130,26 @@ async def readiness(url: str) -> str:
         return ""
 
 
+def off_by_policy(cluster: RunningCluster) -> AbstractAsyncContextManager[None]:
+    return policy(cluster, mode="off")
+
+
+@asynccontextmanager
+async def off_by_brake(cluster: RunningCluster) -> AsyncIterator[None]:
+    code, _, err = await mode(cluster, "off")
+    assert code == 0, err
+    try:
+        yield
+    finally:
+        await mode(cluster, "--release")
+
+
+@pytest.mark.parametrize("off", [off_by_policy, off_by_brake])
 async def test_off_stops_a_running_order_before_its_next_delete_and_rolls_it_back(
-    configured: RunningCluster, fault_space: Space, faults: Faults
+    configured: RunningCluster,
+    fault_space: Space,
+    faults: Faults,
+    off: Callable[[RunningCluster], AbstractAsyncContextManager[None]],
 ) -> None:
     await fault_space.add_nodes(make_node("n1").cpu("500m"))
     await fault_space.run(sized("low-1", "low", 250), sized("low-2", "low", 250))
@@ -142,13 +164,21 @@ async def test_off_stops_a_running_order_before_its_next_delete_and_rolls_it_bac
     await faults.add(busy)
     (urgent,) = await fault_space.create(sized("urgent", "high", 500))
     await until_ordered(fault_space, urgent)
-    await until_refused(faults)
+    await until("a delete was answered 503", faults.applied)
 
-    async with policy(configured, mode="off"):
+    async with off(configured):
         # Two seconds are the promise.
         _, outcome = await outcome_of_order(fault_space, urgent, seconds=2.0)
         await faults.clear()
 
+        written = [
+            event
+            for event in fault_space.audit.events(resource="configmaps")
+            if event.accepted
+            and event.verb in ("create", "patch", "update")
+            and event.name in (CONFIGMAP, BRAKE)
+        ]
+        assert (outcome.finished_at - written[-1].at).total_seconds() < 2
         assert (outcome.result, outcome.reason) == ("refused", "mode-off")
         assert there(outcome.rollback).nomination_reverted
         await settle()
@@ -161,8 +191,24 @@ async def test_off_stops_a_running_order_before_its_next_delete_and_rolls_it_bac
     await assert_invariants(fault_space, wait=False)
 
 
-async def until_refused(faults: Faults) -> None:
-    await until("a delete was answered 503", faults.applied)
+async def test_mode_names_who_does_not_confirm_and_keeps_comments(configured: RunningCluster) -> None:
+    commented = f"# ours\n{NO_POLICY}mode: enforce  # since May\n"
+    await put(configured, {"policy.yaml": commented, "notes": "kept"})
+    evictor = configured.process(EVICTOR)
+    evictor.pause()
+    try:
+        code, _, err = await mode(configured, "observe", "--timeout=3s")
+    finally:
+        evictor.resume()
+
+    assert code == 1
+    assert "no evictor answers" in err
+    code, out, err = await mode(configured, "observe", "-n", "default")
+    assert code == 0, err
+    assert "observe for namespace default" in out
+    stored = await configured.kubectl("get", "configmap", CONFIGMAP, "-n", NAMESPACE, "-o", "json")
+    changed = f"# ours\n{NO_POLICY}mode: observe  # since May\nnamespaceModes:\n  default: observe\n"
+    assert json.loads(stored)["data"] == {"notes": "kept", "policy.yaml": changed}
 
 
 async def test_a_namespace_that_only_observes_evicts_nobody_while_others_do(
