@@ -89,14 +89,15 @@ async def public_keys(cluster: RunningCluster) -> PublicKeys:
     return PublicKeys.parse(json.loads(text)["data"])
 
 
-async def test_new_keys_are_found_in_use_and_are_not_made_twice(cluster: RunningCluster) -> None:
+async def test_new_keys_are_published_and_are_not_made_twice(cluster: RunningCluster) -> None:
     await cluster.kubectl("create", "namespace", "another")
 
     made = await keys(cluster, "new", "--makeway-namespace=another")
 
-    shown = await keys(cluster, "show", "--makeway-namespace=another", "--output=json")
-    assert {row["state"] for row in json.loads(shown)} == {"in use"}
-    assert all(row["keyId"] in made for row in json.loads(shown))
+    text = await cluster.kubectl("get", "configmap", "makeway-keys", "-n", "another", "-o", "json")
+    published = PublicKeys.parse(json.loads(text)["data"]).ids()
+    assert [len(ids) for ids in published.values()] == [1] * len(SigningKind)
+    assert all(key_id in made for ids in published.values() for key_id in ids)
     with pytest.raises(AssertionError, match="there are keys already"):
         await keys(cluster, "new", "--makeway-namespace=another")
 

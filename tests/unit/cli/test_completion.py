@@ -99,7 +99,7 @@ async def test_orders_and_queues_are_offered(bus: Bus, nats_server: NatsServer) 
     [
         ("-n x why y", "why y -n x"),
         ("--context c -nx why y -o json", "why y -o json --context c -nx"),
-        ("--namespace=x --kubeconfig=k keys show", "keys show --namespace=x --kubeconfig=k"),
+        ("--namespace=x --kubeconfig=k keys new", "keys new --namespace=x --kubeconfig=k"),
         ("-n x why -- -y", "why -n x -- -y"),
         ("why -n x y", "why -n x y"),
         ("--version", "--version"),

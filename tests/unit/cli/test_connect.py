@@ -204,7 +204,7 @@ ASKING = (
     "mode",
     "mode off",
     "breaker",
-    "keys show",
+    "keys rotate",
     "replay dec-1",
     "simulate -f POD",
     "ui --port 0",

@@ -14,8 +14,9 @@ import yaml
 from aiohttp import web
 
 from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
-from makeway.cli.check.keys import judge
+from makeway.cli.check.keys import judge, keys_result
 from makeway.cli.keys.stores import OUTSIDE, PUBLISHED_AT, KindKeys
+from makeway.runtime.kube import Api
 from served import served
 from unit.cli.test_connect import kubeconfig, makeway
 
@@ -83,6 +84,11 @@ class Cluster:
         data = self.objects["secrets", "makeway-system", secret]["data"]
         return SigningKey.from_pem(b64decode(data[f"{kind}.pem"]))
 
+    def in_use(self) -> dict[str, list[str]]:
+        """The key ids by which each kind is signed."""
+        parts = {"order": "planner", "control": "planner", "outcome": "evictor"}
+        return {kind: [self.private(kind, f"makeway-signing-{part}").key_id] for kind, part in parts.items()}
+
     def time_passes(self, span: timedelta) -> None:
         noted = self.objects["configmaps", "makeway-system", "makeway-keys"]["metadata"]["annotations"]
         noted[PUBLISHED_AT] = (datetime.fromisoformat(noted[PUBLISHED_AT]) - span).isoformat()
@@ -131,11 +137,7 @@ async def test_each_part_has_a_secret_of_its_own_keys_and_all_public_keys_count(
         ("makeway-system", "makeway-signing-planner"): {"order.pem", "control.pem"},
         ("makeway-system", "makeway-signing-evictor"): {"outcome.pem"},
     }
-    assert cluster.public() == {
-        "order": [cluster.private("order", "makeway-signing-planner").key_id],
-        "control": [cluster.private("control", "makeway-signing-planner").key_id],
-        "outcome": [cluster.private("outcome", "makeway-signing-evictor").key_id],
-    }
+    assert cluster.public() == cluster.in_use()
 
 
 async def test_new_keys_are_refused_where_there_are_some_and_replaced_only_when_told(tmp_path: Path) -> None:
@@ -177,7 +179,7 @@ async def test_an_entry_that_is_no_key_stops_all_but_its_replacement(tmp_path: P
         what = "ConfigMap makeway-system/makeway-keys: order.pem: not a public key"
     before = deepcopy(cluster.objects)
 
-    for arguments in (["new"], ["rotate"], ["rotate", "--finish"], ["show"]):
+    for arguments in (["new"], ["rotate"], ["rotate", "--finish"]):
         code, _, err = await run(cluster, tmp_path, *arguments)
         assert (code, cluster.objects) == (1, before)
         assert what in " ".join(err.split())
@@ -185,8 +187,7 @@ async def test_an_entry_that_is_no_key_stops_all_but_its_replacement(tmp_path: P
 
     await run(cluster, tmp_path, "new", "--replace", "--kind=order", "--yes", exits=0)
 
-    code, out, err = await run(cluster, tmp_path, "show")
-    assert (code, out.count("in use")) == (0, 3), err
+    assert cluster.in_use() == cluster.public()
     others = before["secrets", "makeway-system", "makeway-signing-planner"]["data"]
     now = cluster.objects["secrets", "makeway-system", "makeway-signing-planner"]["data"]
     assert now["control.pem"] == others["control.pem"]
@@ -201,8 +202,7 @@ async def test_what_a_broken_off_call_has_left_out_is_made(tmp_path: Path, write
     cluster.fails_after = 1000
     await run(cluster, tmp_path, "new", exits=0)
 
-    _, out, _ = await run(cluster, tmp_path, "show", exits=0)
-    assert out.count("in use") == 3
+    assert cluster.in_use() == cluster.public()
 
 
 async def test_a_rotation_keeps_the_old_key_until_it_is_finished(tmp_path: Path) -> None:
@@ -241,16 +241,15 @@ async def test_what_a_rotation_that_is_broken_off_at_any_write_signs_counts_and_
     cluster.fails_after = writes
     code, _, _ = await run(cluster, tmp_path, "rotate")
     assert code == 1
-    for kind, secret in (("order", "planner"), ("control", "planner"), ("outcome", "evictor")):
-        assert cluster.private(kind, f"makeway-signing-{secret}").key_id in cluster.public()[kind]
+    assert all(used[0] in cluster.public()[kind] for kind, used in cluster.in_use().items())
 
     cluster.fails_after = 1000
     cluster.time_passes(timedelta(minutes=15))
     for again in (["--finish"], []):
         await run(cluster, tmp_path, "rotate", *again, exits=0)
 
-    _, out, _ = await run(cluster, tmp_path, "show", "-o", "json", exits=0)
-    assert sorted(row["state"] for row in json.loads(out)) == ["in use"] * 3 + ["not in use"] * 3
+    public = cluster.public()
+    assert all(len(public[kind]) == 2 and used[0] in public[kind] for kind, used in cluster.in_use().items())
 
 
 async def test_manifests_are_printed_for_git_and_nothing_is_written(tmp_path: Path) -> None:
@@ -263,41 +262,6 @@ async def test_manifests_are_printed_for_git_and_nothing_is_written(tmp_path: Pa
     for secret in secrets:
         for name, value in secret["data"].items():
             assert SigningKey.from_pem(b64decode(value)).key_id in ids[name.removesuffix(".pem")]
-
-
-async def test_show_says_which_key_is_in_use_and_fits_a_terminal(tmp_path: Path) -> None:
-    cluster = await made(tmp_path)
-    await run(cluster, tmp_path, "rotate", "--kind=order")
-
-    _, out, _ = await run(cluster, tmp_path, "show", exits=0)
-
-    head, *rows = out.splitlines()
-    assert head.split() == ["KIND", "KEY", "SIGNED", "BY", "STATE"]
-    assert [(row.split()[0], " ".join(row.split()[3:])) for row in rows] == [
-        ("order", "not in use"),
-        ("order", "in use"),
-        ("control", "in use"),
-        ("outcome", "in use"),
-    ]
-    assert max(map(len, out.splitlines())) <= 80
-    assert "PRIVATE" not in out
-
-
-async def test_show_misses_no_private_key_that_is_noted_as_kept_outside(tmp_path: Path) -> None:
-    cluster = await made(tmp_path)
-    secrets = [where for where in cluster.objects if where[0] == "secrets"]
-    for where in secrets:
-        del cluster.objects[where]
-
-    missing = await run(cluster, tmp_path, "show")
-    annotations = cluster.objects["configmaps", "makeway-system", "makeway-keys"]["metadata"]["annotations"]
-    annotations[OUTSIDE] = "true"
-    code, out, err = await run(cluster, tmp_path, "show")
-
-    assert (missing[0], "no key that counts is in use" in missing[2]) == (1, True)
-    assert (code, err) == (0, "")
-    assert out.count("private key outside of the cluster") == len(SigningKind)
-    assert max(map(len, out.splitlines())) <= 80
 
 
 def test_check_names_a_key_in_use_that_no_part_takes() -> None:
@@ -319,21 +283,28 @@ def test_check_reminds_of_a_rotation_and_of_a_key_that_no_secret_has() -> None:
         KindKeys(kind, OLD, {OLD.key_id: OLD.public_pem()}) for kind in SigningKind if kind is not ORDER
     ]
 
-    assert judge([keys(OLD, OLD), *others]).state == "ok"
+    good = judge([keys(OLD, OLD), *others])
+    assert (good.state, good.detail) == ("ok", ", ".join(f"{kind} {OLD.key_id}" for kind in SigningKind))
     assert judge([keys(None, OLD), *others]).state == "warning"
     rotating = judge([keys(NEW, OLD, NEW), *others])
-    assert (rotating.state, rotating.detail) == ("warning", "a rotation is not finished for order")
+    both = f"order {OLD.key_id} and {NEW.key_id} (in use)"
+    assert (rotating.state, rotating.detail) == ("warning", f"a rotation is not finished: {both}")
     lost = judge([keys(OLD, OLD), KindKeys(SigningKind.OUTCOME, None, {"a": "b"})])
     assert "no Secret holds the private key of outcome" in lost.detail
 
 
-def test_check_does_not_remind_of_keys_that_are_kept_outside_of_the_cluster() -> None:
-    found = [KindKeys(kind, None, {OLD.key_id: OLD.public_pem()}) for kind in SigningKind]
+async def test_check_does_not_remind_of_keys_that_are_kept_outside_of_the_cluster(tmp_path: Path) -> None:
+    cluster = await made(tmp_path)
+    for where in [where for where in cluster.objects if where[0] == "secrets"]:
+        del cluster.objects[where]
+    stored = cluster.objects["configmaps", "makeway-system", "makeway-keys"]
+    stored["metadata"]["annotations"][OUTSIDE] = "true"
 
-    said = judge(found, outside=True)
+    async with serving(cluster) as url:
+        api = await Api.connect(kubeconfig=str(kubeconfig(tmp_path, url)), user_agent="test")
+        said = await keys_result(api, "makeway-system", ("planner", "evictor"))
+        await api.close()
 
-    assert (said.state, said.detail) == (
-        "ok",
-        "one for each of order, control, outcome; the private ones are outside of the cluster",
-    )
+    named = ", ".join(f"{kind} {ids[0]}" for kind, ids in cluster.public().items())
+    assert (said.state, said.detail) == ("ok", f"{named}; the private ones are outside of the cluster")
     assert judge([KindKeys(SigningKind.ORDER)], outside=True).state == "wrong"

@@ -196,7 +196,7 @@ def test_examples_bear_the_name_that_was_called() -> None:
     help_text = installed("kubectl-makeway", "why", "--help").stdout
 
     assert help_text.startswith("  kubectl makeway why web-0 -n shop ")
-    assert makeway("keys", "show", "--help").stdout.startswith("  makeway keys show  # ")
+    assert makeway("keys", "new", "--help").stdout.startswith("  makeway keys new  # ")
 
 
 def test_kubectls_options_may_stand_before_the_command() -> None:

@@ -30,7 +30,6 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     ),
     "breaker": (("breaker", "what it has stopped, and why"), ("breaker reset", "close it")),
     "keys new": (("keys new", "make the keys that are missing"),),
-    "keys show": (("keys show", "which keys there are, and which are in use"),),
     "keys rotate": (
         ("keys rotate", "bring in new keys while makeway works"),
         ("keys rotate --finish", "later: drop the old ones"),

@@ -76,7 +76,7 @@ SUB_COMMANDS = {
     "breaker": SubCommand(
         "makeway.cli.mode.breaker", "Show what the evictors' breaker has stopped, or close it."
     ),
-    "keys": SubCommand("makeway.cli.keys.command", "Make, show and rotate the keys of signatures."),
+    "keys": SubCommand("makeway.cli.keys.command", "Make and rotate the keys of signatures."),
     "options": SubCommand("makeway.cli.connect.common", "Show the options that reach NATS and Kubernetes."),
     "demo": SubCommand("makeway.cli.demo", "Watch preemptions on a real control plane.", source_only=True),
     "dev": SubCommand("makeway.cli.dev", "Run a control plane for development.", source_only=True),

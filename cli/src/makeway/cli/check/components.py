@@ -134,7 +134,7 @@ def _signatures(statuses: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
         about = [part for part in parts if part != "messages failed: 0" and not part.startswith("signs ")]
         about += [part for part in parts if part == "signs nothing" and one.component in _SIGNERS]
         if about:
-            remedy = "see docs/operating.md, keys of signatures, and makeway keys show"
+            remedy = "see docs/operating.md, keys of signatures"
             yield CheckResult(f"signatures of {one.identity}", "warning", "; ".join(about), remedy)
 
 

@@ -36,7 +36,7 @@ def judge(found: Sequence[KindKeys], *, outside: bool = False) -> CheckResult:
             [f"ConfigMap {CONFIGMAP} lacks the key in use of {', '.join(unpublished)}"] if unpublished else []
         )
         parts += [f"there are no keys for {', '.join(without)}"] if without else []
-        remedy = "makeway keys show; makeway keys new makes what is missing, --replace what was lost"
+        remedy = "makeway keys new makes what is missing, --replace what was lost"
         return CheckResult(_NAME, "wrong", "; ".join(parts), remedy)
     lost = [str(one.kind) for one in found if one.current is None]
     if lost and not outside:
@@ -45,11 +45,18 @@ def judge(found: Sequence[KindKeys], *, outside: bool = False) -> CheckResult:
             f"ConfigMap {CONFIGMAP} with {OUTSIDE}=true"
         )
         return CheckResult(_NAME, "warning", f"no Secret holds the private key of {', '.join(lost)}", remedy)
-    rotating = [str(one.kind) for one in found if len(one.public) > 1]
-    if rotating:
-        detail = f"a rotation is not finished for {', '.join(rotating)}"
+    if rotating := [one for one in found if len(one.public) > 1]:
+        detail = f"a rotation is not finished: {', '.join(map(_keys_of, rotating))}"
         return CheckResult(
             _NAME, "warning", detail, "makeway keys rotate --finish, 15 minutes after it began"
         )
     where = "; the private ones are outside of the cluster" if lost else ""
-    return CheckResult(_NAME, "ok", f"one for each of {', '.join(str(one.kind) for one in found)}{where}")
+    return CheckResult(_NAME, "ok", f"{', '.join(map(_keys_of, found))}{where}")
+
+
+def _keys_of(one: KindKeys) -> str:
+    """Name the public keys of a kind by their ids, and of several the one in use."""
+    ids = list(one.public)
+    if len(ids) > 1:
+        ids = [f"{key_id} (in use)" if key_id in one.in_use else key_id for key_id in ids]
+    return f"{one.kind} {' and '.join(ids)}"

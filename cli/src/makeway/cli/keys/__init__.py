@@ -1,1 +1,1 @@
-"""`makeway keys`: the keys of signatures, made, shown and rotated."""
+"""`makeway keys`: the keys of signatures, made and rotated."""

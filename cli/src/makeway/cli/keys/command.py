@@ -1,17 +1,16 @@
-"""`makeway keys`: make, show and rotate the keys of signatures."""
+"""`makeway keys`: make and rotate the keys of signatures; `makeway check` shows them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Final
+from typing import Annotated
 
-import msgspec
 import typer
 
 from makeway.bus.signing.keys import SigningKey, SigningKind
 from makeway.cli.connect.session import Installation, connected
-from makeway.cli.errors import NEGATIVE, confirm, fail
+from makeway.cli.errors import confirm, fail
 from makeway.cli.keys.stores import (
     CONFIGMAP,
     PLANNER,
@@ -23,38 +22,18 @@ from makeway.cli.keys.stores import (
     secrets,
     unreadable,
 )
-from makeway.cli.output import OutputOption, Printer, TableOutputOption
-from makeway.cli.tables import Column
+from makeway.cli.output import OutputOption, Printer
 
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="Make, show and rotate the keys that orders, outcomes and control states are signed with.",
+    help="Make and rotate the keys that orders, outcomes and control states are signed with.",
 )
-
-_COLUMNS: Final = (Column("KIND"), Column("KEY"), Column("SIGNED BY", rank=1), Column("STATE"))
 
 KindOption = Annotated[
     list[SigningKind] | None,
     typer.Option("--kind", help="Only keys of this kind; may be given again. Default: all."),
 ]
-
-
-class KeyRow(msgspec.Struct, frozen=True, rename="camel"):
-    """One public key, or a private one whose public key is missing.
-
-    Attributes:
-        kind: what it signs.
-        key_id: its name.
-        signed_by: the part that has the private key.
-        state: in use; not in use, which --finish drops; not published; private key outside of the cluster;
-            no private key; unreadable.
-    """
-
-    kind: str
-    key_id: str
-    signed_by: str
-    state: str
 
 
 def _there(found: list[KindKeys]) -> list[KindKeys]:
@@ -104,31 +83,6 @@ async def new(
         await stored.publish({one: {key.key_id: key.public_pem()} for one, key in used.items()}, now)
         for one, key in used.items():
             printer.line(f"{one}: key {key.key_id}, for the {_signer(one)}")
-    return None
-
-
-@app.command()
-@connected
-async def show(installation: Installation, *, output: TableOutputOption = "text") -> int | None:
-    """Show kinds and key ids, and which key is in use; never a private key.
-
-    It reads the Secrets to know what is in use. Exit code 1 where a kind has no key in use that counts,
-    unless private keys are kept outside of the cluster.
-    """
-    printer = Printer(output)
-    async with installation.api() as api:
-        stored = StoredKeys(api, installation.makeway_namespace)
-        found = _there(await stored.read() or [])
-    rows = [row for one in found for row in _rows(one, outside=stored.outside)]
-    if printer.data:
-        printer.document(rows)
-    elif rows:
-        printer.table(_COLUMNS, [(row.kind, row.key_id or "-", row.signed_by, row.state) for row in rows])
-    complete = {one.kind for one in found if one.complete or (stored.outside and one.public)}
-    if missing := ", ".join(kind for kind in SigningKind if kind not in complete):
-        lacking = f"no key that counts is in use for {missing}; see makeway keys new"
-        printer.note(f"makeway: {'; '.join(unreadable(found)) or lacking}")
-        return NEGATIVE
     return None
 
 
@@ -216,14 +170,3 @@ def _refused(found: Sequence[KindKeys]) -> str | None:
     if all(one.complete for one in found):
         return f"there are keys already, in ConfigMap {CONFIGMAP}; see makeway keys rotate, or --replace"
     return None
-
-
-def _rows(keys: KindKeys, *, outside: bool) -> list[KeyRow]:
-    """Return a kind's keys as they are shown. `outside`: as of StoredKeys. Pure."""
-    without = "private key outside of the cluster" if outside else "no private key"
-    states = dict.fromkeys(keys.public, "not in use" if keys.current else without)
-    if keys.unreadable:
-        states = dict.fromkeys(keys.public or [""], "unreadable")
-    elif keys.current:
-        states[keys.current.key_id] = "in use" if keys.complete else "not published"
-    return [KeyRow(str(keys.kind), key_id, _signer(keys.kind), state) for key_id, state in states.items()]
