@@ -22,7 +22,7 @@ func releasedBeside(t *testing.T) (*InFlight, FailedCycle) {
 
 func TestAPreemptorWithItsRoomWaitsUntilFailedOrdersOfThoseThatAreNominatedBesideItAreTakenBack(t *testing.T) {
 	f, cycle := releasedBeside(t)
-	f.Fail("o2", "failed", at(11), RevertWait, noteNothing)
+	f.Fail("o2", "failed", at(11), RevertWait)
 
 	if why, _, _ := f.Refuse("p", at(12), cycle); why != RefusedBeside {
 		t.Errorf("refused with %d while the nomination beside it is taken back", why)

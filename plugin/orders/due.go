@@ -70,8 +70,6 @@ func (f *InFlight) due(e *Order, now time.Time, again func(time.Time)) event {
 	switch {
 	case e.Phase.unstored(), e.Phase.stored():
 		return late(e.OpensAt)
-	case e.Phase == Leaving && e.awaitedFailed:
-		return onAwaitedFailed
 	case e.Phase == Leaving && e.nodeGone:
 		return onNodeDeleted
 	case e.Phase == Leaving && e.nominationTaken:
@@ -84,8 +82,6 @@ func (f *InFlight) due(e *Order, now time.Time, again func(time.Time)) event {
 		return late(e.OpensAt)
 	case e.Phase == Released:
 		return late(e.reservedUntil)
-	case e.Phase == Reverting && e.noting:
-		// endFailure tells.
 	case e.Phase == Reverting && now.Before(e.notBefore):
 		again(e.notBefore)
 	case e.Phase == Reverting && e.nominationTaken:
@@ -118,8 +114,6 @@ func (e *Order) leavesSoon() bool {
 // reasonOf returns why an order ended, or its pod is activated.
 func reasonOf(before Phase, happened event) string {
 	switch happened {
-	case onAwaitedFailed:
-		return errAwaitedOrderFailed.Error()
 	case onNodeDeleted:
 		return "its node was deleted"
 	case onNominationGone:

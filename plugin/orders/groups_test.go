@@ -86,7 +86,7 @@ func TestAGangIsRevertedOnceAllItsNominationsAreGone(t *testing.T) {
 	f := NewInFlight(noQuota{})
 	f.Begin(groupOrder("v1"))
 	stored(f, "o", start.Add(time.Minute))
-	f.Fail("o", "refused", at(10), time.Minute, noteNothing)
+	f.Fail("o", "refused", at(10), time.Minute)
 	f.NominatedTo("a", "", at(20))
 	expectWakes(t, f, at(20))
 

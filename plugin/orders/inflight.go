@@ -18,8 +18,8 @@ import (
 // ErrPodGone says that a preemptor is deleted or bound, and needs no order.
 var ErrPodGone = errors.New("the pod is gone or bound")
 
-// errAwaitedOrderFailed says that an order cannot succeed any more.
-var errAwaitedOrderFailed = errors.New("an order that this one counted on failed")
+// errGivenUp says that an order was given up before it was asked for.
+var errGivenUp = errors.New("the order was given up")
 
 // InFlight knows which preemptors have an order in flight. PreEnqueue and queueing hints read it under
 // the scheduling queue's lock, so its own lock is never held while calling into the scheduler. It has
@@ -94,42 +94,21 @@ func (f *InFlight) Succeed(orderID string, now, until time.Time, left func(types
 	return now.Sub(e.CreatedAt), e.own
 }
 
-// Fail notes that an order came to nothing, and those that counted on its victims fail with it. The pod is
-// reverted when the API shows its nomination gone, or after a wait, but not before note has returned: its next plan has to
-// know what note remembers. note is called without the lock. ok is false, and note is not called, where the order is not
-// known, or has failed already.
-func (f *InFlight) Fail(orderID, reason string, now time.Time, wait time.Duration, note func(failed Activation)) (ok bool) {
-	failed, ok := f.beginFailure(orderID, reason, now, wait)
-	if !ok {
-		return false
-	}
-	defer f.endFailure(orderID)
-	note(failed)
-	return true
-}
-
-func (f *InFlight) beginFailure(orderID, reason string, now time.Time, wait time.Duration) (failed Activation, ok bool) {
+// Fail notes that an order came to nothing. The pod is reverted when the API shows its nomination gone, or after a wait. ok is false where
+// the order is not known, or has failed already.
+func (f *InFlight) Fail(orderID, reason string, now time.Time, wait time.Duration) (failed Activation, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	e := f.orAbsent(orderID)
-	before := e.Phase
+	e := f.byOrder[orderID]
+	if e == nil {
+		return Activation{}, false
+	}
 	e.Span.Tell("reason", reason)
-	f.happens(e, onFailed)
-	if e.Phase != Reverting || before == Reverting {
+	if !f.happens(e, onFailed) || e.Phase != Reverting {
 		return Activation{}, false
 	}
 	e.revertFrom(reason, now.Add(wait))
-	e.noting = true
 	return Activation{Pod: e.Preemptor, OrderID: e.OrderID, Node: e.Node, Places: e.Places(), Revert: true, Reason: reason, Waited: now.Sub(e.CreatedAt), Own: e.own}, true
-}
-
-func (f *InFlight) endFailure(orderID string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if e := f.byOrder[orderID]; e != nil {
-		e.noting = false
-		f.Notify()
-	}
 }
 
 // Stays notes that a victim which was to be preempted in memory is bound by now, and in no order: the preemptor does
@@ -146,7 +125,7 @@ func (f *InFlight) Stays(orderID string, victim types.UID) {
 	f.Notify()
 }
 
-// Abandon forgets an order that was not stored and whose pod needs no room any more; those that count on it fail.
+// Abandon forgets an order that was not stored and whose pod needs no room any more.
 func (f *InFlight) Abandon(orderID string) { f.tell(orderID, onNotNeeded) }
 
 // Supersede forgets an order in whose place the stream has another one.
@@ -159,7 +138,7 @@ func (f *InFlight) Finish(orderID string) { f.tell(orderID, onReverted) }
 func (f *InFlight) tell(orderID string, happened event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.happens(f.orAbsent(orderID), happened)
+	f.happens(f.byOrder[orderID], happened)
 }
 
 // ActivationFailed lets a revert that was handed out, and came to nothing, be handed out again at a time.
@@ -264,16 +243,6 @@ func (f *InFlight) Activated(uid types.UID, now time.Time) {
 	if e := f.of(uid); e != nil && e.Phase == Released {
 		e.reservedUntil = now.Add(releasedLasts)
 	}
-}
-
-// failAwaiting marks the orders that count on one that has come to nothing.
-func (f *InFlight) failAwaiting(orderID string) {
-	for _, e := range f.byPod {
-		for _, id := range e.Awaited {
-			e.awaitedFailed = e.awaitedFailed || id == orderID
-		}
-	}
-	f.Notify()
 }
 
 // Refusal is why a pod or group with an order may not preempt now.
@@ -388,8 +357,6 @@ func (f *InFlight) happens(e *Order, happened event) bool {
 			e.Gated = true
 		case openGate:
 			e.Gated = false
-		case failDependents:
-			f.failAwaiting(e.OrderID)
 		case blameEvictors:
 			e.Unanswered = e.own
 		}

@@ -28,13 +28,6 @@ func of(pod string, e *Order) *Order {
 	return e
 }
 
-func awaiting(e *Order, victim types.UID, orderID string) *Order {
-	e.Awaited[victim] = orderID
-	e.Remaining[victim] = time.Time{}
-	return e
-}
-
-func noteNothing(Activation) {}
 func notGone(types.UID) bool { return false }
 
 // What a failed cycle's snapshot shows: every victim or none, or that the node does not help.
@@ -301,13 +294,12 @@ func TestAFailedOrderIsRevertedOnceAndItsGateOpensAfterwards(t *testing.T) {
 	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 
-	var w Activation
-	ok := f.Fail("o", "delete refused", at(10), 0, func(failed Activation) { w = failed })
+	w, ok := f.Fail("o", "delete refused", at(10), 0)
 
 	if !ok || !w.Revert {
 		t.Errorf("activation %+v, known %t", w, ok)
 	}
-	if again := f.Fail("o", "delete refused", at(10), 0, func(Activation) { t.Error("noted twice") }); again {
+	if _, again := f.Fail("o", "delete refused", at(10), 0); again {
 		t.Error("failed twice")
 	}
 	expectWakes(t, f, at(10), Activation{OrderID: "o", Revert: true})
@@ -324,22 +316,10 @@ func TestAFailedOrderIsRevertedOnceAndItsGateOpensAfterwards(t *testing.T) {
 	}
 }
 
-func TestARevertWaitsUntilTheFailureIsNoted(t *testing.T) {
-	f := NewInFlight(noQuota{})
-	f.Begin(order("o", "a"))
-
-	f.Fail("o", "delete refused", at(10), 500*time.Millisecond, func(Activation) {
-		f.NominatedTo("p", "", at(20))
-		expectWakes(t, f, at(1000))
-	})
-
-	expectWakes(t, f, at(1000), Activation{OrderID: "o", Revert: true})
-}
-
 func TestARevertWaitsForTheAPIToShowTheNominationGone(t *testing.T) {
 	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
-	f.Fail("o", "delete refused", at(10), 500*time.Millisecond, noteNothing)
+	f.Fail("o", "delete refused", at(10), 500*time.Millisecond)
 	f.NominatedTo("p", "n1", at(20))
 	expectWakes(t, f, at(20))
 
@@ -351,7 +331,7 @@ func TestARevertWaitsForTheAPIToShowTheNominationGone(t *testing.T) {
 func TestARevertWaitsForTheAPINoLongerThanItsTime(t *testing.T) {
 	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
-	f.Fail("o", "delete refused", at(10), 500*time.Millisecond, noteNothing)
+	f.Fail("o", "delete refused", at(10), 500*time.Millisecond)
 	expectWakes(t, f, at(509))
 
 	expectWakes(t, f, at(510), Activation{OrderID: "o", Revert: true})
@@ -360,7 +340,7 @@ func TestARevertWaitsForTheAPINoLongerThanItsTime(t *testing.T) {
 func TestAGateThatNoEventOpensOpensByItself(t *testing.T) {
 	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
-	f.Fail("o", "delete refused", at(10), 0, noteNothing)
+	f.Fail("o", "delete refused", at(10), 0)
 	f.Due(at(10))
 
 	if f.closed("p", at(10).Add(GateSlack)) {
@@ -368,22 +348,9 @@ func TestAGateThatNoEventOpensOpensByItself(t *testing.T) {
 	}
 }
 
-func TestAnOrderFailsWithTheOneItCountedOn(t *testing.T) {
-	f := NewInFlight(noQuota{})
-	f.Begin(order("o1", "a"))
-	f.Begin(awaiting(of("q", order("o2", "b")), "a", "o1"))
-	stored(f, "o2", at(60000))
-	f.Succeed("o2", at(10), at(90000), notGone)
-	f.left("b")
-
-	f.Fail("o1", "delete refused", at(20), 0, noteNothing)
-
-	expectWakes(t, f, at(20), Activation{OrderID: "o1", Revert: true}, Activation{OrderID: "o2", Revert: true})
-}
-
 func TestAnOrderWhosePreemptorIsGoneIsKnownUntilItsEnd(t *testing.T) {
 	for name, end := range map[string]func(f *InFlight){
-		"failed":    func(f *InFlight) { f.Fail("o", "cancelled", at(100), 0, noteNothing) },
+		"failed":    func(f *InFlight) { f.Fail("o", "cancelled", at(100), 0) },
 		"succeeded": func(f *InFlight) { f.Succeed("o", at(100), at(90000), notGone) },
 		"lost":      func(f *InFlight) { f.Due(at(60000)) },
 	} {
@@ -436,18 +403,6 @@ func TestAnOrderThatIsForgottenIsNotAskedFor(t *testing.T) {
 
 	if err := f.Asking("o"); err != ErrPodGone {
 		t.Errorf("error %v, want that its pod is gone", err)
-	}
-}
-
-func TestThePodThatVanishesBeforeItsOrderIsStoredDoomsThoseThatCountOnIt(t *testing.T) {
-	f := NewInFlight(noQuota{})
-	f.Begin(order("o1", "a"))
-	f.Begin(awaiting(of("q", order("o2", "b")), "a", "o1"))
-
-	f.Forget("p")
-
-	if !f.byOrder["o2"].awaitedFailed {
-		t.Error("it still counts on an order that is not stored")
 	}
 }
 
@@ -676,7 +631,7 @@ func TestAPreemptorWhoseNominationWasTakenIsTriedAgainAtOnce(t *testing.T) {
 func TestARevertThatPanickedIsHandedOutAgain(t *testing.T) {
 	f, now := NewInFlight(noQuota{}), time.Unix(1_000_000, 0)
 	f.Begin(&Order{OrderID: "ord", Preemptor: wire.PodRef{UID: "p"}, Node: "n1", OpensAt: now.Add(time.Minute)})
-	f.Fail("ord", "for a test", now, 0, noteNothing)
+	f.Fail("ord", "for a test", now, 0)
 	if activations, _ := f.Due(now); len(activations) != 1 {
 		t.Fatalf("%+v", activations)
 	}

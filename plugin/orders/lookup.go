@@ -160,11 +160,3 @@ func (f *InFlight) Unanswered(before, now time.Time) (orderIDs []string) {
 	}
 	return orderIDs
 }
-
-// orAbsent is the order of an id, or one that is not known: others may count on it even so.
-func (f *InFlight) orAbsent(orderID string) *Order {
-	if e := f.byOrder[orderID]; e != nil {
-		return e
-	}
-	return &Order{OrderID: orderID}
-}

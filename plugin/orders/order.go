@@ -64,10 +64,8 @@ type hold struct {
 
 // ending is why an order comes to nothing, or has.
 type ending struct {
-	awaitedFailed   bool // an order that this one counted on failed
 	nominationTaken bool // the API shows the pod nominated elsewhere, or not at all
 	nodeGone        bool // the node was deleted, so no kubelet there ends pods any more
-	noting          bool // it failed, and is not reverted before that is noted (see fail)
 	revertAt        time.Time
 	reason          string // why it is reverted
 	Unanswered      bool   // it is reverted since no evictor has ended it in time

@@ -10,7 +10,7 @@ import (
 )
 
 // Asking notes that the planner is asked to store an order. From then on it may be in the stream, whatever becomes of its pod. The error
-// is ErrPodGone where the order has been forgotten, and another where it has been given up: it must not be asked for any more.
+// is ErrPodGone where the order has been forgotten, and errGivenUp where it has been given up: it must not be asked for any more.
 func (f *InFlight) Asking(orderID string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -19,7 +19,7 @@ func (f *InFlight) Asking(orderID string) error {
 	case e == nil:
 		return ErrPodGone
 	case !f.happens(e, onStoring):
-		return errAwaitedOrderFailed
+		return errGivenUp
 	}
 	return nil
 }

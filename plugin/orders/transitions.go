@@ -13,31 +13,31 @@ package orders
 //
 //	absent          -> planned         : nominated (close gate)
 //	absent          -> committed       : adopted
-//	planned         -> absent          : preemptorGone (fail dependents)
+//	planned         -> absent          : preemptorGone
 //	planned         -> storing         : storing
 //	planned         -> committed       : stored
 //	planned         -> leaving         : succeeded
-//	planned         -> reverting       : failed (fail dependents), expired (fail dependents)
+//	planned         -> reverting       : failed, expired
 //	storing         -> committed       : stored
 //	storing         -> leaving         : succeeded
-//	storing         -> reverting       : failed (fail dependents), expired (fail dependents)
+//	storing         -> reverting       : failed, expired
 //	storing         -> orphanStoring   : preemptorGone (open gate)
 //	committed       -> leaving         : succeeded
-//	committed       -> reverting       : failed (fail dependents), expired (fail dependents, blame evictors)
+//	committed       -> reverting       : failed, expired (blame evictors)
 //	committed       -> orphanCommitted : preemptorGone (open gate)
 //	leaving         -> absent          : expired (activate), nodeUnresolvable, nominationGone (activate), preemptorGone
 //	leaving         -> released        : victimsGone (open gate, activate)
-//	leaving         -> reverting       : failed (fail dependents), awaitedFailed, nodeDeleted
+//	leaving         -> reverting       : failed, nodeDeleted
 //	released        -> absent          : expired, preemptorGone, cycleFailed, cycleEnded
 //	released        -> leaving         : cycleTooEarly (close gate)
-//	released        -> reverting       : failed (fail dependents), membersMissing (close gate)
+//	released        -> reverting       : failed, membersMissing (close gate)
 //	reverting       -> absent          : preemptorGone
 //	reverting       -> clearing        : expired (revert), nominationGone (revert)
 //	clearing        -> absent          : reverted, preemptorGone
 //	clearing        -> reverting       : revertFailed
-//	orphanStoring   -> absent          : succeeded, failed (fail dependents), expired (fail dependents)
+//	orphanStoring   -> absent          : succeeded, failed, expired
 //	orphanStoring   -> orphanCommitted : stored
-//	orphanCommitted -> absent          : succeeded, failed (fail dependents), expired (fail dependents)
+//	orphanCommitted -> absent          : succeeded, failed, expired
 //
 // diagram: end
 type Phase int
@@ -93,7 +93,6 @@ const (
 	onSucceeded              // the victims are deleted or leaving
 	onFailed                 // the order failed, or was not stored
 	onExpired                // the time of the phase is over
-	onAwaitedFailed          // an order that this one counted on failed
 	onNodeDeleted            // the node was deleted
 	onNodeUnresolvable       // in a cycle of the pod no removal of pods helps on the node, or it is not in the snapshot
 	onNominationGone         // the API shows the pod nominated elsewhere, or not at all
@@ -112,7 +111,7 @@ const (
 var eventNames = [...]string{
 	nothing: "nothing", onNominated: "nominated", onAdopted: "adopted", onReplaced: "replaced", onStoring: "storing", onStored: "stored",
 	onNotNeeded: "notNeeded", onSuperseded: "superseded", onSucceeded: "succeeded", onFailed: "failed", onExpired: "expired",
-	onAwaitedFailed: "awaitedFailed", onNodeDeleted: "nodeDeleted", onNodeUnresolvable: "nodeUnresolvable", onNominationGone: "nominationGone", onVictimsGone: "victimsGone",
+	onNodeDeleted: "nodeDeleted", onNodeUnresolvable: "nodeUnresolvable", onNominationGone: "nominationGone", onVictimsGone: "victimsGone",
 	onReverted: "reverted", onRevertFailed: "revertFailed", onPreemptorGone: "preemptorGone", onCycleFailed: "cycleFailed",
 	onCycleTooEarly: "cycleTooEarly", onCycleEnded: "cycleEnded", onHoldEnded: "holdEnded", onMembersMissing: "membersMissing",
 }
@@ -123,20 +122,19 @@ func (e event) String() string { return eventNames[e] }
 type effect int
 
 const (
-	holdPlace      effect = iota // the pod holds the place in its queue
-	releasePlace                 // and does not any more
-	closeGate                    // PreEnqueue holds the pod
-	openGate                     // and lets it pass
-	failDependents               // orders that count on this one fail
-	blameEvictors                // a stored order was not ended in time, which is the evictors' to do
-	activate                     // the pod is to be tried again
-	activateHeld                 // the same where PreEnqueue has held it: the queue tells a gated pod of nothing
-	revert                       // the nomination is to be deleted, and then the pod to be tried again
+	holdPlace     effect = iota // the pod holds the place in its queue
+	releasePlace                // and does not any more
+	closeGate                   // PreEnqueue holds the pod
+	openGate                    // and lets it pass
+	blameEvictors               // a stored order was not ended in time, which is the evictors' to do
+	activate                    // the pod is to be tried again
+	activateHeld                // the same where PreEnqueue has held it: the queue tells a gated pod of nothing
+	revert                      // the nomination is to be deleted, and then the pod to be tried again
 	effectCount
 )
 
 var effectNames = [...]string{
-	holdPlace: "hold place", releasePlace: "release place", closeGate: "close gate", openGate: "open gate", failDependents: "fail dependents",
+	holdPlace: "hold place", releasePlace: "release place", closeGate: "close gate", openGate: "open gate",
 	blameEvictors: "blame evictors", activate: "activate", activateHeld: "activate if held", revert: "revert",
 }
 
@@ -156,21 +154,18 @@ const same Phase = -1
 var table = []transition{
 	{from(absent), onNominated, Planned, then(holdPlace, closeGate)},
 	{from(absent), onAdopted, Committed, then(holdPlace)}, // gated from its first failed cycle on: a gated pod is not entered into the nominator
-	{from(absent), onFailed, same, then(failDependents)},
-	{from(absent), onNotNeeded, same, then(failDependents)},
 
 	{from(Planned, Storing), onStoring, Storing, nil},
 	{from(Planned, Storing), onStored, Committed, nil},
 	{from(orphanStoring), onStored, orphanCommitted, nil},
 
 	{from(Planned, Storing, Committed), onSucceeded, Leaving, nil},
-	{from(Planned, Storing), onExpired, Reverting, then(failDependents)},
-	{from(Committed), onExpired, Reverting, then(failDependents, blameEvictors)},
-	{from(Planned, Storing, Committed, Leaving, Released), onFailed, Reverting, then(failDependents)},
+	{from(Planned, Storing), onExpired, Reverting, nil},
+	{from(Committed), onExpired, Reverting, then(blameEvictors)},
+	{from(Planned, Storing, Committed, Leaving, Released), onFailed, Reverting, nil},
 
 	{from(Leaving), onHoldEnded, same, then(openGate, activateHeld)},
 	{from(Leaving), onVictimsGone, Released, then(openGate, activate)},
-	{from(Leaving), onAwaitedFailed, Reverting, nil},
 	{from(Leaving), onNodeDeleted, Reverting, nil},
 	{from(Leaving), onNodeUnresolvable, absent, then(releasePlace)},         // its cycle goes on, and plans anew
 	{from(Leaving), onNominationGone, absent, then(releasePlace, activate)}, // a pod of higher priority has taken the place
@@ -184,26 +179,25 @@ var table = []transition{
 
 	{from(Reverting), onNominationGone, Clearing, then(revert)},
 	{from(Reverting), onExpired, Clearing, then(revert)},
-	{from(Reverting, Clearing), onFailed, same, then(failDependents)},
 	{from(Clearing), onReverted, absent, then(releasePlace)},
 	{from(Clearing), onRevertFailed, Reverting, nil},
 
 	// A pod with an order is refused another one, and held from then on; once the order has succeeded, for a while.
 	{from(Planned, Storing, Committed, Leaving, Reverting, Clearing, orphanStoring, orphanCommitted), onCycleFailed, same, then(closeGate)},
 
-	// An order whose publishing has not begun is never stored; any other may still remove its victims, and others may count on
-	// it, so that it is known until its end.
-	{from(Planned), onPreemptorGone, absent, then(failDependents, releasePlace)},
+	// An order whose publishing has not begun is never stored; any other may still remove its victims, on which plans for others count,
+	// so that it is known until its end.
+	{from(Planned), onPreemptorGone, absent, then(releasePlace)},
 	{from(Storing), onPreemptorGone, orphanStoring, then(openGate)},
 	{from(Committed), onPreemptorGone, orphanCommitted, then(openGate)},
 	{from(Leaving, Released, Reverting, Clearing), onPreemptorGone, absent, then(releasePlace)},
 	{from(orphanStoring, orphanCommitted), onSucceeded, absent, then(releasePlace)},
-	{from(orphanStoring, orphanCommitted), onFailed, absent, then(failDependents, releasePlace)},
-	{from(orphanStoring, orphanCommitted), onExpired, absent, then(failDependents, releasePlace)},
+	{from(orphanStoring, orphanCommitted), onFailed, absent, then(releasePlace)},
+	{from(orphanStoring, orphanCommitted), onExpired, absent, then(releasePlace)},
 
 	{known(), onReplaced, absent, then(releasePlace)},
 	{known(), onSuperseded, absent, then(releasePlace)},
-	{known(), onNotNeeded, absent, then(failDependents, releasePlace)},
+	{known(), onNotNeeded, absent, then(releasePlace)},
 }
 
 func from(phases ...Phase) []Phase    { return phases }

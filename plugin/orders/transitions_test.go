@@ -33,24 +33,22 @@ type countedPlaces struct{ held, Released int }
 func (c *countedPlaces) ReserveQuota(wire.PodRef) { c.held++ }
 func (c *countedPlaces) ReleaseQuota(types.UID)   { c.Released++ }
 
-// inPhase is a state with pod p in a phase, and pod q whose order counts on p's.
-func inPhase(at Phase) (f *InFlight, p, q *Order, places *countedPlaces) {
-	f, places = NewInFlight(noQuota{}), &countedPlaces{}
-	p, q = order("o1", "a"), awaiting(of("q", order("o2", "b")), "a", "o1")
-	p.Phase, q.Phase = at, Planned
+// inPhase is a state with pod p in a phase.
+func inPhase(at Phase) (f *InFlight, p *Order, places *countedPlaces) {
+	f, p, places = NewInFlight(noQuota{}), order("o1", "a"), &countedPlaces{}
+	p.Phase = at
 	if at != absent {
 		f.put(p)
 	}
-	f.put(q)
 	f.holds = places
-	return f, p, q, places
+	return f, p, places
 }
 
 func TestEveryEventInEveryPhaseDoesWhatTheTableSays(t *testing.T) {
 	for _, at := range phases() {
 		for happened := nothing + 1; happened < eventCount; happened++ {
 			t.Run(at.String()+"/"+happened.String(), func(t *testing.T) {
-				f, p, q, places := inPhase(at)
+				f, p, places := inPhase(at)
 				if at == absent {
 					f.put(p)
 				}
@@ -62,7 +60,7 @@ func TestEveryEventInEveryPhaseDoesWhatTheTableSays(t *testing.T) {
 				}
 
 				if !ok {
-					if !reflect.DeepEqual(*p, before) || q.awaitedFailed || places.held+places.Released != 0 {
+					if !reflect.DeepEqual(*p, before) || places.held+places.Released != 0 {
 						t.Errorf("a pair that is not in the table changes %+v to %+v", before, *p)
 					}
 					return
@@ -72,9 +70,6 @@ func TestEveryEventInEveryPhaseDoesWhatTheTableSays(t *testing.T) {
 				}
 				if at != absent && f.HasOrder("o1") == (to == absent) {
 					t.Errorf("known: %t in phase %v", f.HasOrder("o1"), to)
-				}
-				if q.awaitedFailed != slices.Contains(effects, failDependents) {
-					t.Errorf("the order that counts on it fails: %t", q.awaitedFailed)
 				}
 				if held, released := at == absent && to != absent, at != absent && to == absent; places.held != count(held) || places.Released != count(released) {
 					t.Errorf("its place was held %d and released %d times from %v to %v", places.held, places.Released, at, to)
@@ -102,7 +97,7 @@ func TestEveryCallInEveryPhaseIsAnEventOfTheTable(t *testing.T) {
 		onNotNeeded:     func(f *InFlight) { f.Abandon("o1") },
 		onSuperseded:    func(f *InFlight) { f.Supersede("o1") },
 		onSucceeded:     func(f *InFlight) { f.Succeed("o1", at(10), at(90000), notGone) },
-		onFailed:        func(f *InFlight) { f.Fail("o1", "refused", at(10), time.Second, noteNothing) },
+		onFailed:        func(f *InFlight) { f.Fail("o1", "refused", at(10), time.Second) },
 		onReverted:      func(f *InFlight) { f.Finish("o1") },
 		onRevertFailed:  func(f *InFlight) { f.ActivationFailed("o1", at(10)) },
 		onPreemptorGone: func(f *InFlight) { f.Forget("p") },
@@ -117,16 +112,13 @@ func TestEveryCallInEveryPhaseIsAnEventOfTheTable(t *testing.T) {
 	for happened, call := range calls {
 		for _, at := range phases() {
 			t.Run(at.String()+"/"+happened.String(), func(t *testing.T) {
-				f, p, q, _ := inPhase(at)
-				to, effects, _ := step(at, happened)
+				f, p, _ := inPhase(at)
+				to, _, _ := step(at, happened)
 
 				call(f)
 
 				if p.Phase != to || f.HasOrder("o1") != (to != absent) {
 					t.Errorf("phase %v, known %t, want %v", p.Phase, f.HasOrder("o1"), to)
-				}
-				if q.awaitedFailed != slices.Contains(effects, failDependents) {
-					t.Errorf("the order that counts on it fails: %t", q.awaitedFailed)
 				}
 			})
 		}
@@ -172,21 +164,6 @@ func TestThePairsOfTheTableAreDistinctAndUseEveryEventAndEffect(t *testing.T) {
 	}
 	if len(happens) != int(eventCount)-1 || len(carried) != int(effectCount) {
 		t.Errorf("%d of %d events, %d of %d effects", len(happens), eventCount-1, len(carried), effectCount)
-	}
-}
-
-// What others may count on is not forgotten silently: an order that may remove victims ends with an outcome, or those
-// that count on it fail, or another order of the pod is known to have taken its place.
-func TestNoOrderThatOthersMayCountOnEndsUnnoticed(t *testing.T) {
-	for _, at := range phases() {
-		for happened := nothing + 1; happened < eventCount; happened++ {
-			to, effects, _ := step(at, happened)
-			ended := (at.unstored() || at.stored()) && to != at && !to.unstored() && !to.stored()
-			told := slices.Contains([]event{onSucceeded, onReplaced, onSuperseded}, happened)
-			if ended && !told && !slices.Contains(effects, failDependents) {
-				t.Errorf("%v ends by %v, and orders that count on it do not hear of it", at, happened)
-			}
-		}
 	}
 }
 

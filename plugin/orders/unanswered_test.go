@@ -34,7 +34,7 @@ func TestAnOrderThatWasGivenUpIsNotAskedFor(t *testing.T) {
 	f.Begin(&Order{OrderID: "ord-1", Preemptor: wire.PodRef{Namespace: "default", Name: "p", UID: "p"}, OpensAt: now})
 	f.Due(now)
 
-	if err := f.Asking("ord-1"); !errors.Is(err, errAwaitedOrderFailed) {
-		t.Errorf("error %v, want that the awaited order failed", err)
+	if err := f.Asking("ord-1"); !errors.Is(err, errGivenUp) {
+		t.Errorf("error %v, want that it was given up", err)
 	}
 }

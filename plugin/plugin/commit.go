@@ -145,7 +145,7 @@ func (e *engine) startCommit(order *pendingOrder) {
 		} else if errors.Is(err, streams.ErrTooLarge) {
 			wait = orders.TooLargeWait
 		}
-		e.inflight.Fail(order.id, err.Error(), e.clock.Now(), wait, func(orders.Activation) {})
+		e.inflight.Fail(order.id, err.Error(), e.clock.Now(), wait)
 	})
 }
 

@@ -134,18 +134,15 @@ func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
 		e.succeeded(outcome.OrderID, outcome)
 		return
 	}
-	e.inflight.Fail(outcome.OrderID, "outcome "+outcome.Result+": "+outcome.Reason, e.clock.Now(), orders.RevertWait, func(w orders.Activation) {
-		e.orderFailed(ctx, w, outcome)
-	})
-}
-
-// orderFailed notes what an order's failure says of the fence, before the order is reverted.
-func (e *engine) orderFailed(ctx context.Context, w orders.Activation, outcome *wire.Outcome) {
+	if outcome.Reason == reasonFutureEpoch {
+		e.leadership.Fence.Forget(outcome.Epoch) // before the pod's next order
+	}
+	w, ok := e.inflight.Fail(outcome.OrderID, "outcome "+outcome.Result+": "+outcome.Reason, e.clock.Now(), orders.RevertWait)
+	if !ok {
+		return
+	}
 	if w.Own {
 		executed(operationOrder, errors.New(outcome.Result), w.Waited)
-	}
-	if outcome.Reason == reasonFutureEpoch {
-		e.leadership.Fence.Forget(outcome.Epoch)
 	}
 	klog.FromContext(ctx).Info("order_failed", "pod_uid", w.Pod.UID, "order_id", outcome.OrderID, "node", w.Node, "result", outcome.Result, "reason", outcome.Reason, "message", outcome.Message)
 	e.lookAtPlaces(w.Places)

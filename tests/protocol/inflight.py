@@ -18,7 +18,7 @@ class PodGoneError(Exception):
     """The preemptor is gone or bound."""
 
 
-class AwaitedFailedError(Exception):
+class GivenUpError(Exception):
     """This order was given up."""
 
 
@@ -48,7 +48,6 @@ class Entry:
     reserved_until: float = 0.0
     early: int = 0
     beside: tuple[str, ...] = ()
-    awaited_failed: bool = False
     nomination_taken: bool = False
     revert_at: float = 0.0
     reason: str = ""
@@ -121,8 +120,6 @@ class InFlight:
                 entry.gated = True
             elif effect == "open gate":
                 entry.gated = False
-            elif effect == "fail dependents":
-                self._fail_awaiting(entry.order_id)
         if to != entry.phase:
             self._note(f"{entry.order_id} {entry.phase} -> {to} by {event}")
             if to == "absent":
@@ -135,12 +132,6 @@ class InFlight:
             entry.was_stored = entry.was_stored or to in (*STORED, "leaving")
             self._notify()
         return True
-
-    def _fail_awaiting(self, order_id: str) -> None:
-        for entry in self.by_pod.values():
-            if order_id in entry.awaited.values():
-                entry.awaited_failed = True
-        self._notify()
 
     def _put(self, entry: Entry) -> None:
         old = self.by_pod.get(entry.uid)
@@ -162,7 +153,7 @@ class InFlight:
         if entry is None:
             raise PodGoneError
         if not self._happens(entry, "storing"):
-            raise AwaitedFailedError
+            raise GivenUpError
 
     def commit(self, order_id: str, opens_at: float) -> None:
         """The stream has taken the order."""
@@ -184,12 +175,7 @@ class InFlight:
     def fail(self, order_id: str, reason: str, now: float, wait: float) -> Entry | None:
         """The order came to nothing; the entry where that is news."""
         entry = self.get(order_id)
-        if entry is None:
-            self._fail_awaiting(order_id)
-            return None
-        before = entry.phase
-        self._happens(entry, "failed")
-        if entry.phase != "reverting" or before == "reverting":
+        if entry is None or not self._happens(entry, "failed") or entry.phase != "reverting":
             return None
         self._revert_from(entry, reason, now + wait)
         return entry
@@ -201,11 +187,7 @@ class InFlight:
     def happened(self, order_id: str, event: str) -> bool:
         """An event of the table alone: notNeeded, superseded, reverted."""
         entry = self.get(order_id)
-        if entry is None:
-            if event == "notNeeded":
-                self._fail_awaiting(order_id)
-            return False
-        return self._happens(entry, event)
+        return entry is not None and self._happens(entry, event)
 
     def activation_failed(self, order_id: str, at: float) -> None:
         """A revert came to nothing, and is handed out again."""
@@ -354,8 +336,6 @@ class InFlight:
             case "planned" | "storing" | "orphanStoring" | "committed" | "orphanCommitted":
                 return late(entry.opens_at)
             case "leaving":
-                if entry.awaited_failed:
-                    return "awaitedFailed"
                 if entry.nomination_taken:
                     return "nominationGone"
                 if (

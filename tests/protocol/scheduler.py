@@ -34,7 +34,7 @@ from makeway.core.k8s.pod_groups import group_of
 from makeway.planner.orders.pauses import FIRST_FAILED, TRIES
 from makeway.runtime.kube import ApiError, ApiUnavailable
 from protocol.cluster import CLUSTER, NAMESPACE, Cluster, ClusterApi
-from protocol.inflight import REVERTS, Activation, AwaitedFailedError, Entry, InFlight, PodGoneError
+from protocol.inflight import REVERTS, Activation, Entry, GivenUpError, InFlight, PodGoneError
 from protocol.leading import Leading
 from protocol.loop import START, Process
 from protocol.streams import SUBJECTS, Nats, SimulatedBus
@@ -483,7 +483,7 @@ class Scheduler:
             await self._commit(preemptor, chosen, order_id)
         except PodGoneError:
             self.inflight.happened(order_id, "notNeeded")
-        except (AwaitedFailedError, UnstoredError, BusError, ApiError, ApiUnavailable) as error:
+        except (GivenUpError, UnstoredError, BusError, ApiError, ApiUnavailable) as error:
             self.note(f"{order_id} is not committed: {type(error).__name__} {error}")
             if self.inflight.fail(order_id, str(error), self.now(), 0.0) is not None:
                 self._failed(preemptor.uid)
