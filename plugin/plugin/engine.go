@@ -164,7 +164,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, queues *queues.Gate, clock 
 	e.memory = memory.New(clock, e.current)
 	e.addProfile(args.Mode)
 	e.gate = queues
-	queues.Ask(ordersOf{e})
+	queues.Ask(e.store.StoredOrderLives)
 	return e
 }
 

@@ -15,7 +15,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -126,15 +125,6 @@ func (pl *MakeWay) Unreserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod,
 	}
 	pl.engine.placements.Unassume(pod.UID)
 	pl.engine.inflight.Deleted(pod.UID, pl.engine.clock.Now())
-}
-
-// ordersOf is the engine as the queues know it.
-type ordersOf struct{ *engine }
-
-func (o ordersOf) InFlight(uid types.UID) bool { return o.inflight.Has(uid) }
-
-func (o ordersOf) StoredOrderLives(ctx context.Context, uid types.UID) bool {
-	return o.store.StoredOrderLives(ctx, uid)
 }
 
 // keptOut reports whether its queue keeps a pod out of every node in this cycle.

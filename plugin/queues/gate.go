@@ -45,7 +45,8 @@ type Gate struct {
 	applies ModeApplies
 	passes  bool          // pods pass while the limits are not known
 	changed chan struct{} // sent to, without blocking, when due may have something new
-	orders  atomic.Pointer[Orders]
+	// orderLives is nil where no plugin makes room for pods.
+	orderLives atomic.Pointer[StoredOrderLives]
 
 	unlocked
 	mu sync.Mutex
@@ -269,8 +270,12 @@ func (g *Gate) whereQueuesAre(do func()) {
 	do()
 }
 
-// Counts reports whether a pod counts in a queue.
-func (g *Gate) Counts(uid types.UID) bool { return g.held(uid) != nil }
+// Counts reports whether a pod counts in a queue, or would if limits were in force: it is placed, or an order makes room for it.
+func (g *Gate) Counts(uid types.UID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.usage.members[uid] != nil
+}
 
 // QueueOf is the path of the queue that a pod counts in; ok is false where no limits are in force.
 func (g *Gate) QueueOf(pod *v1.Pod) (path string, ok bool) {

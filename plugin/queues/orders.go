@@ -11,20 +11,9 @@ import (
 	"makeway.dev/makeway/plugin/internal/perscheduler"
 )
 
-// Orders is what the queues ask of a plugin that makes room for pods.
-type Orders interface {
-	// InFlight reports whether a pod has an order in flight.
-	InFlight(uid types.UID) bool
-	// StoredOrderLives reports whether a pod's last order in the stream, which this process may not have read yet, makes
-	// room or keeps it. In doubt it does.
-	StoredOrderLives(ctx context.Context, uid types.UID) bool
-}
-
-// noOrders are those where no plugin makes room.
-type noOrders struct{}
-
-func (noOrders) InFlight(types.UID) bool                          { return false }
-func (noOrders) StoredOrderLives(context.Context, types.UID) bool { return false }
+// StoredOrderLives is what the queues ask a plugin that makes room for pods: whether a pod's last order in the stream, which this process may
+// not have read yet, makes room or keeps it. In doubt it does.
+type StoredOrderLives = func(ctx context.Context, uid types.UID) bool
 
 var gates perscheduler.Registry[*Gate]
 
@@ -39,16 +28,8 @@ func GateOf(ctx context.Context, factory informers.SharedInformerFactory) *Gate 
 	return gate
 }
 
-// Ask has the queues ask a plugin about orders.
-func (g *Gate) Ask(orders Orders) { g.orders.Store(&orders) }
-
-// asked is the plugin that is asked about orders; there is false where none makes room for pods.
-func (g *Gate) asked() (orders Orders, there bool) {
-	if orders := g.orders.Load(); orders != nil {
-		return *orders, true
-	}
-	return noOrders{}, false
-}
+// Ask has the queues ask a plugin that makes room for pods.
+func (g *Gate) Ask(lives StoredOrderLives) { g.orderLives.Store(&lives) }
 
 // Profiles are the names of the profiles whose pods queues may hold, sorted.
 func (g *Gate) Profiles() []string {

@@ -183,7 +183,7 @@ func (pl *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.
 	defer goroutines.RecoverPanic(ctx, "post_filter", nil)
 	rejected := pl.gate.CheckLate(state, pod, pl.mode)
 	ends := rejected != nil && !rejected.VictimsMayHelp()
-	if _, asked := pl.gate.asked(); rejected != nil || !asked {
+	if rejected != nil || pl.gate.orderLives.Load() == nil {
 		pl.gate.Tried(pod.UID)
 	}
 	pl.Pending(refOf(pod)) // it may have gone meanwhile

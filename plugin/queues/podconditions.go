@@ -223,8 +223,8 @@ func (s *scheduler) updateCondition(ctx context.Context, client kubernetes.Inter
 		return
 	}
 	condition := held.condition(pod, s.gate.clock.Now())
-	clearNomination := pod.Status.NominatedNodeName != "" && s.mayClearNomination(uid)
-	if orders, _ := s.gate.asked(); clearNomination && orders.StoredOrderLives(ctx, uid) {
+	clearNomination := pod.Status.NominatedNodeName != "" && !s.gate.Counts(uid)
+	if lives := s.gate.orderLives.Load(); clearNomination && lives != nil && (*lives)(ctx, uid) {
 		clearNomination = false
 		s.gate.checkConditionIn(uid, clearNominationRetry)
 	}
@@ -234,7 +234,7 @@ func (s *scheduler) updateCondition(ctx context.Context, client kubernetes.Inter
 	err := PatchStatus(ctx, client, pod, condition, clearNomination)
 	switch {
 	case err == nil:
-		if clearNomination && s.mayClearNomination(uid) {
+		if clearNomination && !s.gate.Counts(uid) {
 			s.handle.DeleteNominatedPodIfExists(pod)
 			klog.FromContext(ctx).Info("nomination_ended", "pod", klog.KObj(pod), "pod_uid", uid, "node", pod.Status.NominatedNodeName, "reason", held.message)
 		}
@@ -248,13 +248,6 @@ func (s *scheduler) updateCondition(ctx context.Context, client kubernetes.Inter
 		klog.FromContext(ctx).Error(err, "queue_condition_not_written", "pod", klog.KObj(pod), "pod_uid", uid)
 		s.gate.checkConditionIn(uid, conditionRetry)
 	}
-}
-
-// mayClearNomination reports whether nothing makes or keeps room for a held pod: it has no order in flight, and no place in
-// its queue.
-func (s *scheduler) mayClearNomination(uid types.UID) bool {
-	orders, _ := s.gate.asked()
-	return !orders.InFlight(uid) && !s.gate.Counts(uid)
 }
 
 // PatchStatus writes a condition of a pod, where there is one, and ends its nomination, unless the pod has changed: by now it may
