@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nkeys"
 	"k8s.io/klog/v2"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
@@ -35,9 +35,10 @@ func (f TLSFiles) options() []nats.Option {
 }
 
 // keepConnected keeps one connection in the background. It calls stands with the connection once it is made, and with nil
-// when it is lost, and failed with each error that the client reports. The client reconnects by itself; where it closes the connection for good, for an error of the server
-// that it does not know, another one is made. stands must not wait: what the client itself knows of its state can be read
-// only under a lock that it keeps for seconds while it reconnects.
+// when it is lost, and failed with each error that the client reports. The client reconnects by itself; where it closes the
+// connection for good, as it does once a server has refused its login twice, another one is made, with the login as it is by
+// then. stands must not wait: what the client itself knows of its state can be read only under a lock that it keeps for
+// seconds while it reconnects.
 func keepConnected(ctx context.Context, options Options, name string, failed func(error), stands func(*nats.Conn), more ...nats.Option) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "connection", name)
 	said := &failures{logger: logger, servers: redacted(options.URL)}
@@ -51,8 +52,6 @@ func keepConnected(ctx context.Context, options Options, name string, failed fun
 		// The dialer looks the host up itself, and tries all its addresses, within its time-out; the client's own look-up
 		// has none.
 		nats.SkipHostLookup(),
-		// Credentials that are refused twice may be renewed later.
-		nats.IgnoreAuthErrorAbort(),
 		// Without a buffer a publish fails at once while disconnected. With one it would be replayed
 		// late, after the plugin has given the order up.
 		nats.ReconnectBufSize(-1),
@@ -109,9 +108,10 @@ func connectOnce(ctx context.Context, options Options, stands func(*nats.Conn), 
 		closed()
 	})}
 	if options.NkeySeedFile != "" {
-		login, err := nkeyLogin(options.NkeySeedFile, closed)
+		// It announces one public key for as long as it lives, and signs by the seed that the file has by then.
+		login, err := nats.NkeyOptionFromSeed(options.NkeySeedFile)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s holds no seed of a NATS user (SU…): %w", options.NkeySeedFile, err)
 		}
 		own = append(own, login)
 	}
@@ -135,46 +135,11 @@ func connectOnce(ctx context.Context, options Options, stands func(*nats.Conn), 
 	if ctx.Err() != nil {
 		return nil
 	}
-	return fmt.Errorf("the connection was closed: %s", errorText(nc.LastError()))
+	return cmp.Or(nc.LastError(), errClosed)
 }
 
-// nkeyLogin proves who the scheduler is by the seed in a file, which is read at each connection. The client announces
-// one public key for as long as it lives: where the file has another seed by then, renewed is called, to end it.
-func nkeyLogin(file string, renewed func()) (nats.Option, error) {
-	announced, _, err := nkeyOf(file)
-	if err != nil {
-		return nil, err
-	}
-	return nats.Nkey(announced, func(nonce []byte) ([]byte, error) {
-		public, pair, err := nkeyOf(file)
-		if err != nil {
-			return nil, err
-		}
-		defer pair.Wipe()
-		if public != announced {
-			renewed()
-			return nil, fmt.Errorf("%s: the seed is another one now", file)
-		}
-		return pair.Sign(nonce)
-	}), nil
-}
-
-// nkeyOf reads a seed. Its errors name the file.
-func nkeyOf(file string) (string, nkeys.KeyPair, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", nil, err
-	}
-	pair, err := nkeys.ParseDecoratedUserNKey(text)
-	if err != nil {
-		return "", nil, fmt.Errorf("%s: not the seed of a NATS user (SU…): %w", file, err)
-	}
-	public, err := pair.PublicKey()
-	if err != nil {
-		return "", nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return public, pair, nil
-}
+// errClosed says that the client has closed a connection for good without an error.
+var errClosed = errors.New("the connection was closed")
 
 func errorText(err error) string {
 	if err == nil {
