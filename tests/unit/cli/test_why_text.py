@@ -114,7 +114,7 @@ async def test_victims_of_the_order_for_its_group_are_looked_for_where_a_pod_is_
         metadata = Metadata(namespace=member.namespace, name=member.name, uid=member.uid)
         return Pod(metadata=metadata, spec=PodSpec(), status=PodStatus(nominated_node_name=to))
 
-    api = cast(Api, Reader())
+    api = cast("Api", Reader())
     assert await _leaving(api, nominated(member.node), story) == len(order.victims)
     assert await _leaving(api, nominated("elsewhere"), story) == 0
 

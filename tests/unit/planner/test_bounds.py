@@ -448,7 +448,9 @@ def test_nothing_of_a_large_pod_is_kept_for_those_that_come_after() -> None:
 
     known.record(pod("large", affinity=anti_affinity(*terms(5000))))
 
-    assert not (known._alike or known._signatures or known._requests._known)
+    assert not known._alike
+    assert not known._signatures
+    assert not known._requests._known
 
 
 def test_what_is_kept_of_pods_for_those_that_come_after_is_bounded_by_its_size(

@@ -20,8 +20,8 @@ Exact = dict[str, int]
 """Amounts by resource name, in billionths."""
 
 _REMEMBERED_BYTES = 8 * 2**20
-"""How much is remembered of different sets of requests. A cluster has some thousands of up to 1 kB; the author of
-a pod may write a thousand times as much."""
+"""How much is remembered of different sets of requests. A cluster has some thousands of up to 1 kB; the
+author of a pod may write a thousand times as much."""
 
 _BESIDES = 512
 """Bytes that a set takes besides those by which it is compared."""

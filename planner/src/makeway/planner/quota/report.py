@@ -23,8 +23,8 @@ from makeway.planner.quota.processes import EndedQuota, QuotaProcesses, RunningQ
 from makeway.planner.snapshot.queue_usage import QueueUsage
 
 _MOST_OTHERS: Final = 32
-"""Resources in a queue's usage besides those that the tree counts. Pods' authors name them, and NATS carries no
-answer beyond its limit."""
+"""Resources in a queue's usage besides those that the tree counts. Pods' authors name them, and NATS carries
+no answer beyond its limit."""
 
 
 def report_of(
