@@ -221,6 +221,7 @@ func (e *engine) podChanged(pod *v1.Pod) {
 	e.planner.Seen.Take(ask.ResourcePods, pod)
 	e.placements.Observe(pod)
 	if pod.Spec.NodeName != "" {
+		e.passOn(pod)
 		e.forget(pod.UID)
 		return
 	}
@@ -235,15 +236,15 @@ func (e *engine) podDeleted(pod *v1.Pod) {
 	e.forget(pod.UID)
 }
 
-// passOn has a group be tried again by another member that waits, where it was to be by one that is gone.
-func (e *engine) passOn(gone *v1.Pod) {
-	group := minor.GroupName(gone)
-	if group == "" || !e.memory.Retries.Has(gone.UID) {
+// passOn has a group be tried again by another member that waits, where it was to be by one that is bound or gone.
+func (e *engine) passOn(pod *v1.Pod) {
+	group := minor.GroupName(pod)
+	if group == "" || !e.memory.Retries.Has(pod.UID) {
 		return
 	}
-	for _, other := range e.members(gone.Namespace, group) {
-		if other.UID != gone.UID && other.Spec.NodeName == "" {
-			e.memory.Retries.PassOn(gone.UID, orders.RefOf(other))
+	for _, other := range e.members(pod.Namespace, group) {
+		if other.UID != pod.UID && other.Spec.NodeName == "" {
+			e.memory.Retries.PassOn(pod.UID, orders.RefOf(other))
 			return
 		}
 	}

@@ -779,20 +779,34 @@ func steadily(*wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
 	return &wire.GroupPlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{Reason: "ForbiddenByPolicy", Message: "no", DependsOn: steadyClass}}, nil
 }
 
-func TestARefusedGangIsTriedAgainThoughItsFirstMemberIsGone(t *testing.T) {
-	g1, g2 := gangMember("g1"), gangMember("g2")
-	if minor.GroupName(g1) == "" {
-		t.Skip("this version of Kubernetes places no groups")
+func TestARefusedGangIsTriedAgainThoughItsFirstMemberWaitsNoMore(t *testing.T) {
+	for name, end := range map[string]func(*world, *v1.Pod) error{
+		"gone": func(w *world, pod *v1.Pod) error {
+			return w.client.CoreV1().Pods(pod.Namespace).Delete(w.ctx, pod.Name, metav1.DeleteOptions{})
+		},
+		"bound": func(w *world, pod *v1.Pod) error {
+			_, err := w.client.CoreV1().Pods(pod.Namespace).Update(w.ctx, on(pod, "n1"), metav1.UpdateOptions{})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g1, g2 := gangMember("g1"), gangMember("g2")
+			if minor.GroupName(g1) == "" {
+				t.Skip("this version of Kubernetes places no groups")
+			}
+			w, c := gangWorld(t, setup{}, 1, 1, g1, g2)
+			w.bus.group = steadily
+			w.gang(c)
+
+			if err := end(w, g1); err != nil {
+				t.Fatal(err)
+			}
+			w.eventually("it is remembered by another", func() bool { return w.plugin.engine.memory.Retries.Has("g2") })
+			w.plugin.engine.memory.Retries.Changed(memory.KindPriorityClass, "", "steady")
+
+			w.eventually("it is tried again", func() bool { return w.activator.of("g2") > 0 })
+		})
 	}
-	w, c := gangWorld(t, setup{}, 1, 1, g1, g2)
-	w.bus.group = steadily
-	w.gang(c)
-
-	w.delete(g1)
-	w.eventually("it is remembered by another", func() bool { return w.plugin.engine.memory.Retries.Has("g2") })
-	w.plugin.engine.memory.Retries.Changed(memory.KindPriorityClass, "", "steady")
-
-	w.eventually("it is tried again", func() bool { return w.activator.of("g2") > 0 })
 }
 
 func TestALateAnswerHasAGangTriedAgainThoughItsFirstMemberIsGone(t *testing.T) {
