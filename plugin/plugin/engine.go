@@ -221,8 +221,7 @@ func (e *engine) podChanged(pod *v1.Pod) {
 	e.planner.Seen.Take(ask.ResourcePods, pod)
 	e.placements.Observe(pod)
 	if pod.Spec.NodeName != "" {
-		e.passOn(pod)
-		e.forget(pod.UID)
+		e.ended(pod)
 		return
 	}
 	e.inflight.NominatedTo(pod.UID, pod.Status.NominatedNodeName, e.clock.Now())
@@ -232,6 +231,11 @@ func (e *engine) podDeleted(pod *v1.Pod) {
 	e.planner.Seen.Take(ask.ResourcePods, pod)
 	e.placements.Removed(pod.UID)
 	e.inflight.Deleted(pod.UID, e.clock.Now())
+	e.ended(pod)
+}
+
+// ended drops what is known of a pod as a preemptor that is bound or gone. Its group is tried again by another member that waits.
+func (e *engine) ended(pod *v1.Pod) {
 	e.passOn(pod)
 	e.forget(pod.UID)
 }
@@ -316,11 +320,14 @@ func (e *engine) current(ref wire.PodRef) *v1.Pod {
 // kept of the pod as a preemptor is dropped: that may have been noted after the informer had told
 // of it. It must not be called under any lock.
 func (e *engine) pending(ref wire.PodRef) *v1.Pod {
-	pod := e.current(ref)
-	if pod != nil && pod.Spec.NodeName == "" {
+	switch pod := e.current(ref); {
+	case pod == nil:
+		e.forget(types.UID(ref.UID))
+	case pod.Spec.NodeName != "":
+		e.ended(pod)
+	default:
 		return pod
 	}
-	e.forget(types.UID(ref.UID))
 	return nil
 }
 

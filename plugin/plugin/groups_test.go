@@ -780,15 +780,7 @@ func steadily(*wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
 }
 
 func TestARefusedGangIsTriedAgainThoughItsFirstMemberWaitsNoMore(t *testing.T) {
-	for name, end := range map[string]func(*world, *v1.Pod) error{
-		"gone": func(w *world, pod *v1.Pod) error {
-			return w.client.CoreV1().Pods(pod.Namespace).Delete(w.ctx, pod.Name, metav1.DeleteOptions{})
-		},
-		"bound": func(w *world, pod *v1.Pod) error {
-			_, err := w.client.CoreV1().Pods(pod.Namespace).Update(w.ctx, on(pod, "n1"), metav1.UpdateOptions{})
-			return err
-		},
-	} {
+	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
 			g1, g2 := gangMember("g1"), gangMember("g2")
 			if minor.GroupName(g1) == "" {
@@ -798,9 +790,7 @@ func TestARefusedGangIsTriedAgainThoughItsFirstMemberWaitsNoMore(t *testing.T) {
 			w.bus.group = steadily
 			w.gang(c)
 
-			if err := end(w, g1); err != nil {
-				t.Fatal(err)
-			}
+			end(w, g1)
 			w.eventually("it is remembered by another", func() bool { return w.plugin.engine.memory.Retries.Has("g2") })
 			w.plugin.engine.memory.Retries.Changed(memory.KindPriorityClass, "", "steady")
 
@@ -809,24 +799,31 @@ func TestARefusedGangIsTriedAgainThoughItsFirstMemberWaitsNoMore(t *testing.T) {
 	}
 }
 
-func TestALateAnswerHasAGangTriedAgainThoughItsFirstMemberIsGone(t *testing.T) {
-	g1, g2 := gangMember("g1"), gangMember("g2")
-	w, c := gangWorld(t, setup{leastWait: time.Millisecond}, 1, 1, g1, g2)
-	answer := make(chan struct{})
-	w.bus.group = func(request *wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
-		<-answer
-		return steadily(request)
-	}
-	w.gang(c)
-	if w.plugin.engine.planner.LateGroups.Of("gang-uid") == nil {
-		t.Fatal("its question is not kept")
-	}
+func TestALateAnswerHasAGangTriedAgainThoughItsFirstMemberWaitsNoMore(t *testing.T) {
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			g1, g2 := gangMember("g1"), gangMember("g2")
+			w, c := gangWorld(t, setup{leastWait: time.Millisecond}, 1, 1, g1, g2)
+			answer := make(chan struct{})
+			w.bus.group = func(request *wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
+				<-answer
+				return steadily(request)
+			}
+			w.gang(c)
+			if w.plugin.engine.planner.LateGroups.Of("gang-uid") == nil {
+				t.Fatal("its question is not kept")
+			}
 
-	w.delete(g1)
-	w.eventually("it is gone", func() bool { return w.plugin.engine.current(orders.RefOf(g1)) == nil })
-	close(answer)
+			end(w, g1)
+			w.eventually("it waits no more", func() bool {
+				known := w.plugin.engine.current(orders.RefOf(g1))
+				return known == nil || known.Spec.NodeName != ""
+			})
+			close(answer)
 
-	w.eventually("it is tried again", func() bool { return w.activator.of("g2") > 0 })
+			w.eventually("it is tried again", func() bool { return w.activator.of("g2") > 0 })
+		})
+	}
 }
 
 func TestAPanicEndsAsUnschedulable(t *testing.T) {

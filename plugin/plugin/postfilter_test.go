@@ -746,35 +746,25 @@ func TestAPodThatIsTooLargeToBeAskedAboutIsLeftToTheNextPluginAndSaysNothingOfTh
 
 func TestAPodThatIsBoundOrGoneByTheEndOfItsCycleLeavesNothingBehind(t *testing.T) {
 	inAnHour := wire.At(time.Now().Add(time.Hour))
-	for name, end := range map[string]func(*world, *v1.Pod) error{
-		"gone": func(w *world, p *v1.Pod) error {
-			return w.client.CoreV1().Pods(p.Namespace).Delete(w.ctx, p.Name, metav1.DeleteOptions{})
-		},
-		"bound": func(w *world, p *v1.Pod) error {
-			_, err := w.client.CoreV1().Pods(p.Namespace).Update(w.ctx, on(p, "n1"), metav1.UpdateOptions{})
-			return err
-		},
-	} {
+	for name, end := range ends {
 		for when, early := range map[string]bool{"before the gate looks": true, "while the planner is asked": false} {
 			t.Run(name+" "+when, func(t *testing.T) {
 				p := queuedPod("root.a", "p", "", high, "100")
 				w := queued(t, p, queuedPod("root.a", "a", "n1", mid, "300"))
 				engine := w.plugin.engine
-				ends := func() {
-					if err := end(w, p); err != nil {
-						t.Error(err)
-					}
+				over := func() {
+					end(w, p)
 					w.eventually("the informer has told", func() bool { return !engine.placements.Pending(p.UID) })
 				}
 				w.bus.plan = func(*wire.PlanRequest) (*wire.PlanReply, error) {
 					if !early {
-						ends()
+						over()
 					}
 					return &wire.PlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{Reason: "Because", RetryAt: &inAnHour}}, nil
 				}
 
 				if early {
-					ends()
+					over()
 				}
 				w.cycle(p)
 

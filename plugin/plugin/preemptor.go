@@ -39,11 +39,11 @@ type preemptor struct {
 	span   tracing.Span
 }
 
-// one is the pod by which a preemptor is tried again, of a group the first that is still there: to activate one member activates all.
+// one is the pod by which a preemptor is tried again, of a group the first that still waits: to activate one member activates all.
 func (p *preemptor) one() wire.PodRef {
 	for _, pod := range p.pods[:len(p.pods)-1] {
-		if ref := orders.RefOf(pod); p.engine.current(ref) != nil {
-			return ref
+		if known := p.engine.current(orders.RefOf(pod)); known != nil && known.Spec.NodeName == "" {
+			return orders.RefOf(pod)
 		}
 	}
 	return orders.RefOf(p.pods[len(p.pods)-1])

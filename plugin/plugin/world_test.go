@@ -298,9 +298,19 @@ func (w *world) show(pod *v1.Pod, node string) {
 	})
 }
 
+// ends are the ways in which a pod stops waiting for room.
+var ends = map[string]func(*world, *v1.Pod){"gone": (*world).delete, "bound": (*world).bind}
+
 func (w *world) delete(pod *v1.Pod) {
 	w.t.Helper()
 	if err := w.client.CoreV1().Pods(pod.Namespace).Delete(w.ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) bind(pod *v1.Pod) {
+	w.t.Helper()
+	if _, err := w.client.CoreV1().Pods(pod.Namespace).Update(w.ctx, on(pod, "n1"), metav1.UpdateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }
