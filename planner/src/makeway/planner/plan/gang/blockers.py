@@ -58,11 +58,12 @@ def with_blockers(
     """
     if not closes(model) or (draft is not None and not draft.singles and not draft.units):
         return None
-    if draft is not None and is_least(model, most_alone(model), price_of(model, draft), objective):
+    each = most_alone(model)
+    if draft is not None and is_least(model, each, price_of(model, draft), objective):
         return None
     yield
     bases = yield from blockers(model, objective)
-    opening = yield from _openings(model, draft)
+    opening = yield from _openings(model, each, draft)
     most = model.snapshot.exemptions.policy.cross_node.most_victims
     found, best = None, None if draft is None else rank_of(model, draft, objective)
     begun: list[_Begun] = []
@@ -99,7 +100,7 @@ def with_blockers(
             found, best = whole, rank
             cheaper.append(sets)
             yield
-            if is_least(model, opening.each, price_of(model, whole), objective):
+            if is_least(model, each, price_of(model, whole), objective):
                 return found
     for one in begun:
         if work.left <= 0:
@@ -314,14 +315,13 @@ class _Openings:
         return nodes[: max(MOST_OPEN, enough)]
 
 
-def _openings(model: Model, draft: Draft | None) -> Generator[None, None, _Openings]:
-    """Prepare for all sets. O(rules · slots · nodes)."""
+def _openings(model: Model, each: Ints, draft: Draft | None) -> Generator[None, None, _Openings]:
+    """Prepare for all sets. `each`: as of `most_alone`. O(rules · slots · nodes)."""
     own = {}
     for number, rule in enumerate(model.rooms):
         if rule.closes:
             own[number] = np.where(model.removable, rule.use, 0).sum(axis=0)
             yield
-    each = most_alone(model)
     asked = np.maximum(model.need.max(axis=0), 1)[:, None]
     room = (model.room / asked).min(axis=0, initial=np.inf)
     used = np.zeros(model.nodes, np.bool_)
