@@ -1,8 +1,8 @@
-"""What is remembered of the latest so many."""
+"""What is remembered of the latest so many, or in so many bytes."""
 
 import copy
 
-from makeway.core.recent import Recent
+from makeway.core.recent import BoundedBytes, Recent
 
 
 def test_the_eldest_is_forgotten_and_what_is_set_again_is_the_youngest() -> None:
@@ -37,3 +37,24 @@ def test_a_copy_forgets_by_itself() -> None:
     assert list(copied) == ["b", "c"]
     assert copied["b"] is not recent["b"]
     assert list(recent) == ["a", "b"]
+
+
+def test_entries_that_take_too_many_bytes_together_are_forgotten_for_the_latest() -> None:
+    bounded = BoundedBytes[str, int](10)
+
+    assert bounded.remember("a", 1, 6) == 1
+    bounded.remember("b", 2, 4)
+    assert bounded == {"a": 1, "b": 2}
+
+    bounded.remember("c", 3, 1)
+    assert bounded == {"c": 3}
+
+
+def test_a_key_that_is_set_again_takes_its_bytes_once() -> None:
+    bounded = BoundedBytes[str, int](10)
+
+    for value in range(5):
+        bounded.remember("a", value, 6)
+    bounded.remember("b", 5, 4)
+
+    assert bounded == {"a": 4, "b": 5}

@@ -1,4 +1,4 @@
-"""What is remembered of the latest so many: a mapping of bounded size. Pure."""
+"""Mappings of bounded size: the latest so many keys, or what takes no more than so many bytes. Pure."""
 
 from __future__ import annotations
 
@@ -29,3 +29,28 @@ class Recent(OrderedDict[K, V]):
         self.move_to_end(key)
         if len(self) > self._most:
             self.popitem(last=False)
+
+
+class BoundedBytes(dict[K, V]):
+    """A mapping whose entries take `most` bytes together at the most: one more makes it forget the others.
+
+    `remember` adds an entry, with its size as the caller counts it; one that is larger than `most` is kept
+    alone. O(1) a call.
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+        self._sizes: dict[K, int] = {}
+        self._bytes = 0
+
+    def remember(self, key: K, value: V, size: int) -> V:
+        """Set a key, and return its value."""
+        self._bytes += size - self._sizes.get(key, 0)
+        if self._bytes > self._most:
+            self.clear()
+            self._sizes.clear()
+            self._bytes = size
+        self._sizes[key] = size
+        self[key] = value
+        return value

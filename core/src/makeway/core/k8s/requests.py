@@ -15,6 +15,7 @@ import msgspec
 from makeway.core.k8s.objects import Container, ContainerStatus, Pod, Quantity
 from makeway.core.k8s.quantity import parse
 from makeway.core.k8s.resources import CPU, MEMORY, PODS, column_value, is_counted
+from makeway.core.recent import BoundedBytes
 
 Exact = dict[str, int]
 """Amounts by resource name, in billionths."""
@@ -47,8 +48,7 @@ class KnownRequests:
     """The requests of many pods: those that ask for the same are counted once and share the answer."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Mapping[str, int]] = {}
-        self._bytes = 0
+        self._known = BoundedBytes[bytes, Mapping[str, int]](_REMEMBERED_BYTES)
 
     def of(self, pod: Pod, *, placed: bool) -> Mapping[str, int]:
         """Return what `pod_requests` does. Raises QuantityError."""
@@ -59,13 +59,7 @@ class KnownRequests:
         asked = _encode((told, spec.containers, spec.init_containers, spec.overhead, spec.resources))
         known = self._known.get(asked)
         if known is None:
-            known = pod_requests(pod, placed=placed)
-            size = len(asked) + _BESIDES
-            if self._bytes + size > _REMEMBERED_BYTES:
-                self._known.clear()
-                self._bytes = 0
-            self._known[asked] = known
-            self._bytes += size
+            known = self._known.remember(asked, pod_requests(pod, placed=placed), len(asked) + _BESIDES)
         return known
 
 

@@ -18,6 +18,7 @@ from makeway.core.k8s.requests import KnownRequests, is_resize_infeasible, pod_r
 from makeway.core.k8s.resources import allocatable
 from makeway.core.policy.facts import PodFacts, annotations_read, facts_of, scheduled_since
 from makeway.core.policy.lost_work import checkpointed_at
+from makeway.core.recent import BoundedBytes
 from makeway.planner.snapshot.signatures.table import PodSignature, signature_of
 
 DEFAULT_GRACE_PERIOD_SECONDS = 30
@@ -115,10 +116,8 @@ class PodRecords:
 
     def __init__(self) -> None:
         self._requests = KnownRequests()
-        self._signatures: dict[PodSignature, tuple[PodSignature, Mapping[str, str]]] = {}
-        self._signed = 0
-        self._alike: dict[str, tuple[bytes, PodRecord]] = {}
-        self._bytes = 0
+        self._signatures = BoundedBytes[PodSignature, tuple[PodSignature, Mapping[str, str]]](_SIGNED_BYTES)
+        self._alike = BoundedBytes[str, tuple[bytes, PodRecord]](_REMEMBERED_BYTES)
 
     def record(self, pod: Pod) -> PodRecord:
         """Return what `pod_record` does. Raises QuantityError."""
@@ -156,13 +155,7 @@ class PodRecords:
         known = self._alike.get(workload)
         if known is None or known[0] != look:
             size = len(look) + _BESIDES
-            record = self._count(pod, size)
-            self._bytes += size - (0 if known is None else len(known[0]) + _BESIDES)
-            if self._bytes > _REMEMBERED_BYTES:
-                self._alike.clear()
-                self._bytes = size
-            self._alike[workload] = look, record
-            return record
+            return self._alike.remember(workload, (look, self._count(pod, size)), size)[1]
         return replace(
             known[1],
             name=metadata.name,
@@ -187,11 +180,7 @@ class PodRecords:
         signature = signature_of(pod)
         known = self._signatures.get(signature)
         if known is None:
-            self._signed += size
-            if self._signed > _SIGNED_BYTES:
-                self._signatures.clear()
-                self._signed = size
-            known = self._signatures[signature] = signature, dict(signature.labels)
+            known = self._signatures.remember(signature, (signature, dict(signature.labels)), size)
         return _counted(pod, known[0], self.requests(pod, placed=True), known[1])
 
 
