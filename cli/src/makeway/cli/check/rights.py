@@ -5,7 +5,6 @@ What they need is what charts/makeway/rbac grants them: rights.json is generated
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ import msgspec
 
 from makeway.cli.check.place import KUBE_SCHEDULER, CheckedCluster
 from makeway.cli.check.result import CheckResult
-from makeway.cli.connect.objects import read_object
+from makeway.cli.connect.objects import asked_of_each, read_object
 from makeway.cli.connect.rights import may
 from makeway.core.policy.brake import CONFIGMAP
 from makeway.core.policy.breaker import CONFIGMAP as BREAKER
@@ -29,7 +28,6 @@ MAKEWAY: Final = "makeway-system"
 KUBE_LEASE: Final = "kube-scheduler"
 _LEASE: Final = "makeway-scheduler"
 _NOMINATOR: Final = "makeway-nominator"
-_AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True)
@@ -124,13 +122,7 @@ async def rights_results(at: CheckedCluster) -> list[CheckResult]:
         for right in needed()
         if right.account in parts and _FENCES.get(right.name, right.account) in parts
     ]
-    limit = asyncio.Semaphore(_AT_ONCE)
-
-    async def ask(right: Right) -> bool:
-        async with limit:
-            return await _allowed(at, right, at.user(right.account))
-
-    answers = await asyncio.gather(*(ask(right) for right in asked))
+    answers = await asked_of_each(lambda right: _allowed(at, right, at.user(right.account)), asked)
     return list(judge(dict(zip(asked, answers, strict=True)), at.user))
 
 

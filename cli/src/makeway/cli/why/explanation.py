@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ from makeway.bus.client import Bus
 from makeway.bus.comparison import Comparison
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import EvictionOrder, Victim
-from makeway.cli.connect.objects import read_object
+from makeway.cli.connect.objects import asked_of_each, read_object
 from makeway.cli.extras import needed
 from makeway.cli.history.story import Story
 from makeway.cli.mode.brake_config import brake_seen
@@ -40,9 +39,6 @@ _DELAYED: Final = "preemption is delayed until "
 
 _MOST_TAKEN: Final = 3
 """The last orders that took a group are told."""
-
-_AT_ONCE: Final = 16
-"""Victims that are read at the same time."""
 
 _decode_pod = msgspec.json.Decoder(Pod).decode
 
@@ -205,19 +201,17 @@ async def _leaving(api: Api, pod: Pod, story: Story | None) -> int:
     node = next((one.node for one in story.order.placements if one.uid == pod.metadata.uid), "")
     if not node or pod.status.nominated_node_name != node:
         return 0
-    limit = asyncio.Semaphore(_AT_ONCE)
 
     async def is_there(victim: Victim) -> bool:
         try:
-            async with limit:
-                raw = await _read_pod(api, victim.namespace, victim.name)
+            raw = await _read_pod(api, victim.namespace, victim.name)
         except ApiError as error:
             if error.status != HTTPStatus.FORBIDDEN:
                 raise
             return False
         return raw is not None and _decode_pod(raw).metadata.uid == victim.uid
 
-    return sum(await asyncio.gather(*map(is_there, story.order.victims)))
+    return sum(await asked_of_each(is_there, story.order.victims))
 
 
 def _unscheduled(pod: Pod) -> list[PodCondition]:
