@@ -1,21 +1,26 @@
 """Plans for pod groups in queues: a maximum holds for all members, beside what others were promised."""
 
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import msgspec
 import pytest
 
+from makeway.bus.messages import Placement
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
+from makeway.core.policy.document import Policy, Protection
 from makeway.planner.commit.removable import removable_pods
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.refusal.text import NO_ROOM, REFUSED_AGAIN
 from makeway.planner.plan.result import PlanRefusal
-from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup
+from makeway.planner.snapshot.changes import Enforce, KnowPodGroups, PutPod, PutPodGroup
 from makeway.planner.snapshot.state import Snapshot
 from narrowing import as_a
 from unit.core.queue_building import queue, tree
-from unit.planner.building import HIGH, LOW, NOW, ask
+from unit.planner.building import HIGH, LOW, NOW, ask, make_pod
 from unit.planner.test_queue_rules import pod, snapshot_of
 
 
@@ -48,6 +53,40 @@ def test_the_maximum_of_a_queue_holds_for_all_members_together() -> None:
 
     assert isinstance(plan_gang(small, gang(small, 3), NOW), PlanRefusal)
     assert isinstance(plan_gang(large, gang(large, 3), NOW), GangPlan)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "most", "placeable"), [((500,), 1499, 2), ((500, 400), 1799, 3), ((500, 0), 499, 2)]
+)
+def test_a_gang_that_no_empty_queue_holds_waits_for_the_queues_configuration(
+    sizes: tuple[int, ...], most: int, placeable: int
+) -> None:
+    """Nothing that ends by time helps it, such as the protection of a pod of lower priority."""
+    snapshot = four_nodes(most)
+    snapshot.apply(PutPod(make_pod("dns", "n1", LOW, 0, namespace="kube-system")))
+    snapshot.apply(Enforce(Policy(protection=Protection(namespaces=("kube-system",))), "rev"))
+    members = [pod(f"m{size}", "root.a", priority=HIGH, size=size) for size in sizes]
+    for one in members:
+        snapshot.apply(PutPod(one))
+    classes = tuple(GangClass(ask(one), 4 // len(sizes)) for one in members)
+
+    found = as_a(PlanRefusal, plan_gang(snapshot, GangQuestion("default/gang", classes, 4), NOW))
+
+    assert (found.reason, found.placeable, found.retry_at) == (NO_ROOM, placeable, None)
+    assert found.depends_on == (("ConfigMap", "makeway-system", "makeway-queues"),)
+
+
+@pytest.mark.parametrize(("most", "retry"), [(1499, None), (1500, NOW + REFUSED_AGAIN)])
+def test_members_that_run_count_for_the_room_that_their_gang_has(most: int, retry: datetime | None) -> None:
+    snapshot = four_nodes(most)
+    for one in (pod("first", "root.a", "n4", HIGH, 500), pod("protected", "root.a", "n3", LOW, 500)):
+        snapshot.apply(PutPod(one))
+    snapshot.apply(Enforce(Policy(protection=Protection(namespaces=("default",))), "rev"))
+    placed = (Placement(namespace="default", name="first", uid="first", node="n4"),)
+
+    found = as_a(PlanRefusal, plan_gang(snapshot, replace(gang(snapshot, 2), placed=placed), NOW))
+
+    assert (found.reason, found.retry_at) == (NO_ROOM, retry)
 
 
 def test_members_of_another_gang_that_room_is_made_for_hold_their_places() -> None:

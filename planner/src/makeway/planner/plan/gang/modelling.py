@@ -9,7 +9,7 @@ victims of a plan together.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
 from typing import Final
@@ -293,7 +293,7 @@ def _queue_rules(maxima: Sequence[GangMaximum], gang: GangQuestion, part: Part) 
                 room = np.array([maximum.room], np.int64)
                 taken = np.where(maximum.classes, take, 0)
                 most = np.array([maximum.most], np.int64)
-                reason = f"queue {maximum.queue.path} at max: {maximum.resource}"
+                reason = _at_max(maximum.queue, maximum.resource)
                 leaving = [(pod, 0, pod.requests.get(maximum.resource, 0)) for pod in maximum.leaving]
                 rule = RoomRule(cls, reason, everywhere, room, most, use, taken, int(take[cls]), alone=False)
                 yield replace(rule, leaving=leaving)
@@ -324,44 +324,67 @@ def maxima_of(
     orders make room for, and looks at the members of a group one by one.
     """
     queues = snapshot.queues
-    tree = queues.tree
-    if tree is None or queues.held is None:
+    if queues.held is None:
         return ()
-    pods = [one.question.preemptor for one in gang.classes]
     first = gang.classes[0].question
     nominated = [snapshot.pods.get(one.uid) for one in gang.classes[0].question.nominations]
     coming_pods = {one.uid: one for one in (*assumed, *nominated) if one is not None and not one.node}
     ordered = (snapshot.pods.get(uid) for uid in first.in_flight)
     awaited = [pod for pod in ordered if pod is not None and pod.node and not pod.terminating]
     awaited += first.terminating.pods()
-    exempt = snapshot.exemptions.queue_exempt_namespaces
-    held_back = [not is_queue_exempt(pod.namespace, pod.priority, exempt) for pod in pods]
-    own = [queues.queue_of(pod) for pod in pods]
-    lines: dict[int, Queue] = {}
-    for queue, held in zip(own, held_back, strict=True):
-        if queue is not None and held:
-            lines.update((one.number, one) for one in tree.line(queue.number))
     found = []
-    for queue in lines.values():
-        classes = tuple(
-            held and mine is not None and queue.number <= mine.number < queue.below
-            for mine, held in zip(own, held_back, strict=True)
-        )
-        holds = queues.held.of(queue.number)
+    for queue, name, most, classes in _own_maxima(snapshot, gang):
         leaving = tuple(one for one in awaited if queue.number <= queues.number_of(one) < queue.below)
-        for name, most in sorted(queue.maximum.items()):
-            coming = sum(
-                pod.requests.get(name, 0)
-                for pod in coming_pods.values()
-                if queue.number <= queues.number_of(pod) < queue.below
-            )
-            going = sum(pod.requests.get(name, 0) for pod in leaving)
-            room = most - holds.get(name, 0) - coming + going
-            asked = sum(
-                one.count * one.question.preemptor.requests.get(name, 0)
-                for one, inside in zip(gang.classes, classes, strict=True)
-                if inside
-            )
-            if asked and room - going < asked:
-                found.append(GangMaximum(queue, name, max(room, -MOST), most - coming, classes, leaving))
+        coming = _held(snapshot, coming_pods.values(), queue, name)
+        going = _held(snapshot, leaving, queue, name)
+        room = most - queues.held.of(queue.number).get(name, 0) - coming + going
+        asked = sum(
+            one.count * one.question.preemptor.requests.get(name, 0)
+            for one, inside in zip(gang.classes, classes, strict=True)
+            if inside
+        )
+        if asked and room - going < asked:
+            found.append(GangMaximum(queue, name, max(room, -MOST), most - coming, classes, leaving))
     return tuple(found)
+
+
+def most_by_queues(snapshot: Snapshot, gang: GangQuestion) -> tuple[int, str]:
+    """Return for how many members there is room at the most in queues without other pods, and why no more.
+
+    O(maxima of their queues · members): whatever runs or leaves, no group comes to more.
+    """
+    placed = [pod for one in gang.placed if (pod := snapshot.pods.get(one.uid)) is not None]
+    counts, found = [one.count for one in gang.classes], [(gang.total, "")]
+    for queue, name, most, classes in _own_maxima(snapshot, gang):
+        asked = [one.question.preemptor.requests.get(name, 0) for one in gang.classes]
+        least = np.cumsum(np.sort(np.repeat(np.where(classes, asked, 0), counts)))
+        room = most - _held(snapshot, placed, queue, name)
+        found.append((int(((least <= room) | (least == 0)).sum()), _at_max(queue, name)))
+    return min(found, key=lambda one: one[0])
+
+
+def _own_maxima(snapshot: Snapshot, gang: GangQuestion) -> Iterator[tuple[Queue, str, int, tuple[bool, ...]]]:
+    """Yield what bounds members: a queue, a resource, its maximum, and whether each class is in the queue."""
+    queues = snapshot.queues
+    if queues.tree is None:
+        return
+    pods = [one.question.preemptor for one in gang.classes]
+    exempt = snapshot.exemptions.queue_exempt_namespaces
+    own = [
+        None if is_queue_exempt(pod.namespace, pod.priority, exempt) else queues.queue_of(pod) for pod in pods
+    ]
+    lines = {line.number: line for mine in own if mine is not None for line in queues.tree.line(mine.number)}
+    for queue in lines.values():
+        classes = tuple(mine is not None and queue.number <= mine.number < queue.below for mine in own)
+        for name, most in sorted(queue.maximum.items()):
+            yield queue, name, most, classes
+
+
+def _held(snapshot: Snapshot, pods: Iterable[PodRecord], queue: Queue, resource: str) -> int:
+    """Return what some pods request of a resource within a queue."""
+    number = snapshot.queues.number_of
+    return sum(pod.requests.get(resource, 0) for pod in pods if queue.number <= number(pod) < queue.below)
+
+
+def _at_max(queue: Queue, resource: str) -> str:
+    return f"queue {queue.path} at max: {resource}"

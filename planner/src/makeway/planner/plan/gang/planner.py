@@ -31,7 +31,7 @@ from makeway.planner.plan.gang.draft import Draft, price_of
 from makeway.planner.plan.gang.fill import extra
 from makeway.planner.plan.gang.levels import bound_of, most_alone
 from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, SpreadRule, Work
-from makeway.planner.plan.gang.modelling import modelling
+from makeway.planner.plan.gang.modelling import modelling, most_by_queues
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.gang.search import rank_of
@@ -220,6 +220,14 @@ def _begun(
         if not 0 < gang.must_place <= gang.total:
             message = f"group {gang.name} has {gang.total} pods that wait, and needs {gang.must_place}"
             return PlanRefusal(scope, NO_ROOM, message)
+        most, cause = most_by_queues(snapshot, gang)
+        if most < gang.must_place:
+            message = (
+                f"in empty queues there would be room for at most {most} of the {gang.must_place} pods that "
+                f"group {gang.name} needs: {cause}"
+            )
+            refusal = PlanRefusal(scope, NO_ROOM, message, placeable=most)
+            return replace(refusal, depends_on=_depends_on(snapshot, refusal))
         tallies = cache.tallies.within(Allowance(CHUNK_STEPS))
         micros = microseconds(now)
         try:
