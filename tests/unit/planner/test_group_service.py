@@ -1,6 +1,7 @@
 """What the planner answers to a plan request for a pod group."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -21,6 +22,9 @@ from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import OBJECTIVE, Groups, GroupTerm, Policy, PolicyLimits, Protection
 from makeway.planner.offline.replaying import Replay, differences
+from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.recording.entries import encode_entry, pack
 from makeway.planner.recording.journal import Journal, contents
 from makeway.planner.service import handler
@@ -318,6 +322,20 @@ async def test_a_request_that_cannot_be_planned_is_no_refusal(
     assert reply.status == "notSynced"
     assert there(reply.refusal).reason == reason
     assert asked.count("makeway_planner_group_plan_requests_total", result=label) == 1
+
+
+async def test_a_plan_that_is_held_back_is_a_refusal_with_its_moment() -> None:
+    bench, until = Bench(), datetime(2026, 3, 1, tzinfo=UTC)
+
+    def hold_back(asked: Sequence[Question], plan: GangPlan, now: datetime) -> PlanRefusal:
+        return plan.refused("Held", f"{asked[0].preemptor.name} waits", until)
+
+    search = group_search(bench.snapshot, bench.metrics, hold_back)
+    bench.handle = partial(bench.planner.handle, search)
+    reply, observed = await bench.ask(), await bench.ask(mode="observe")
+
+    assert (reply.status, observed.status) == ("refused", "candidates")
+    assert (there(reply.refusal).reason, there(reply.refusal).retry_at) == ("Held", until)
 
 
 async def test_that_a_plan_takes_too_long_is_answered_before_the_scheduler_waits_no_longer(

@@ -520,7 +520,7 @@ async def test_makeways_own_orders_count_for_loops_once_each_and_plans_are_held_
     snapshot = make_snapshot(["n1"], [make_pod("next", "n1", LOW, XL, facts=owned("web", bench.now))])
     planned = as_a(Plan, plan(snapshot, ask(make_pod("Q", priority=HIGH, size=L)), bench.now))
     preemptor = make_pod("Q", priority=HIGH, size=L, facts=owned("urgent", bench.now))
-    assert isinstance(bench.observing.hold_back(preemptor, planned, bench.now), PlanRefusal)
+    assert isinstance(bench.observing.hold_back([preemptor], planned, bench.now), PlanRefusal)
     assert await bench.told(WINDOW) == [], "they are not preemptions by others"
 
 

@@ -1,10 +1,12 @@
 """Which preemptions are a loop, and which are a workload that grows."""
 
+from dataclasses import replace as replace_field
 from datetime import datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
 
+from makeway.bus.group_plan import MemberPlacement
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.times import api_time
 from makeway.core.policy.facts import PodFacts
@@ -18,6 +20,8 @@ from makeway.planner.observe.loops import (
     hold_back,
 )
 from makeway.planner.observe.reasons import PREEMPTION_LOOP
+from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.price import Price
 from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal, RemovablePod, Scope
 from makeway.planner.snapshot.records import PodRecord
 from narrowing import as_a, there
@@ -171,7 +175,9 @@ def test_nodes_where_the_loop_would_go_on_are_left_out() -> None:
     free = candidate("n2", pod("calm", "another"))
     unmodelled = (candidate("n3", pod("w9", "web")), candidate("n4"))
 
-    found = hold_back(loops, P, planned(candidate("n1", pod("w8", "web")), free, unmodelled=unmodelled), now)
+    found = hold_back(
+        loops, [P], planned(candidate("n1", pod("w8", "web")), free, unmodelled=unmodelled), now
+    )
 
     assert found == Plan(Scope(1, 9, 9), (free,), 6, (unmodelled[1],), 1)
 
@@ -181,18 +187,39 @@ def test_where_every_node_would_go_on_with_it_the_pod_is_refused_until_the_back_
 
     found = as_a(
         PlanRefusal,
-        hold_back(loops, P, planned(candidate("n1", pod("calm", "another"), pod("w8", "web"))), now),
+        hold_back(loops, [P], planned(candidate("n1", pod("calm", "another"), pod("w8", "web"))), now),
     )
 
     assert (found.reason, found.retry_at) == (PREEMPTION_LOOP, now + FIRST_WAIT / 2)
     assert f"of the owner of {P.namespace}/w8 are preempted again and again" in found.message
 
 
+def test_a_group_is_refused_where_one_of_its_victims_would_go_on_with_a_loop() -> None:
+    loops, now = held()
+    calm, looping = pod("calm", "another"), pod("w8", "web")
+    victims = candidate("n1", calm, looping).removable
+    places = (MemberPlacement(member_class=0, node="n1", count=2),)
+    plan = GangPlan(Scope(1, 9, 9), places, victims, (), Price())
+    calmer = replace_field(plan, victims=victims[:1])
+
+    found = as_a(PlanRefusal, hold_back(loops, [pod("first", "calm"), P], plan, now))
+
+    assert (found.reason, found.retry_at) == (PREEMPTION_LOOP, now + FIRST_WAIT / 2)
+    assert hold_back(loops, [P], calmer, now) is calmer
+
+
+def test_bare_pods_of_a_group_are_told_apart_by_the_group() -> None:
+    loops = PreemptionLoops()
+    pods = [replace(pod(f"m{turn}", "", NOW + STEP * turn), group="train") for turn in range(10)]
+
+    assert any(loops.preempted(P, one, NOW + STEP * turn + STEP / 2) for turn, one in enumerate(pods))
+
+
 def test_who_is_refused_for_a_loop_reads_no_name_of_another_namespace() -> None:
     loops, now = held(namespace="secret")
     other = replace(pod("w8", "web"), namespace="secret")
 
-    found = as_a(PlanRefusal, hold_back(loops, P, planned(candidate("n1", other)), now))
+    found = as_a(PlanRefusal, hold_back(loops, [P], planned(candidate("n1", other)), now))
 
     assert "pods of the owner of 1 pod of other namespaces are preempted again and again" in found.message
 
@@ -209,9 +236,9 @@ def test_a_plan_is_as_it_was_without_a_loop_and_after_its_back_off() -> None:
     loops, now = held()
     plan = planned(candidate("n1", pod("w8", "web")))
 
-    assert hold_back(PreemptionLoops(), P, plan, now) is plan
-    assert hold_back(loops, P, plan, now + FIRST_WAIT) is plan
-    assert hold_back(loops, pod("Q", "calm", priority=HIGH), plan, now) is plan
+    assert hold_back(PreemptionLoops(), [P], plan, now) is plan
+    assert hold_back(loops, [P], plan, now + FIRST_WAIT) is plan
+    assert hold_back(loops, [pod("Q", "calm", priority=HIGH)], plan, now) is plan
 
 
 def test_pods_without_an_owner_are_told_apart_by_name() -> None:

@@ -13,6 +13,9 @@ from makeway.core.k8s.objects import PriorityClass, Toleration
 from makeway.core.policy.delay import PREEMPTION_DELAY
 from makeway.core.policy.facts import PodFacts
 from makeway.planner.plan.constraints.pods import Constraints
+from makeway.planner.plan.gang.planner import plan_gang
+from makeway.planner.plan.gang.question import GangClass, GangQuestion
+from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.promised import (
     LONGEST_PROMISE,
     LOOK_AGAIN,
@@ -55,7 +58,7 @@ def answer(*claims: NodeClaim, asked: Question | None = None, delay: str | None 
         coming.put(one)
     snapshot = make_snapshot(["n1"], [make_pod("a", "n1", 0, XL)])
     found = as_a(Plan, plan(snapshot, asked, NOW))
-    return wait_for_promise(coming, classes(delay), asked, found, NOW)
+    return wait_for_promise(coming, classes(delay), [asked], found, NOW)
 
 
 def test_a_pod_of_a_class_that_delays_waits_for_a_node_that_is_being_made() -> None:
@@ -108,6 +111,48 @@ def test_a_class_without_a_delay_waits_for_no_node(delay: str | None) -> None:
 
 def test_a_pod_of_which_it_is_not_known_since_when_it_fits_nowhere_waits_for_no_node() -> None:
     assert isinstance(answer(claim(), asked=replace(question(), unfit_since=None)), Plan)
+
+
+def group_answer(*claims: NodeClaim, members: int = 2, small: str = "") -> GangPlan | PlanRefusal:
+    """Plan for patient members of which two need pods to go, and a small one of another class of theirs."""
+    coming = ComingNodes()
+    for one in claims:
+        coming.put(one)
+    large, other = question(), ask(make_pod("small", "", HIGH, 1))
+    facts = PodFacts(priority=HIGH, priority_class=small)
+    other = replace(other, preemptor=msgspec.structs.replace(other.preemptor, facts=facts))
+    full = [make_pod(node, node, 0, XL) for node in ("n1", "n2")]
+    snapshot = make_snapshot(["n1", "n2", "free"], [*full, large.preemptor, other.preemptor])
+    asked = GangQuestion("default/gang", (GangClass(other, 1), GangClass(large, members)), members + 1)
+    found = as_a(GangPlan, plan_gang(snapshot, asked, NOW))
+    return wait_for_promise(coming, classes(), [other, large], found, NOW)
+
+
+ONE = {"resources": {"requests": {"cpu": "500m", "memory": "500"}}}
+
+
+@pytest.mark.parametrize(
+    ("claims", "waits"),
+    [
+        ([claim(spec=ONE), claim("c2", spec=ONE)], True),
+        ([claim()], True),
+        ([claim(spec=ONE)], False),
+        ([], False),
+    ],
+    ids=["a node each", "one for both", "one for one", "none"],
+)
+def test_a_group_waits_where_all_its_members_for_which_pods_go_are_promised_room(
+    claims: list[NodeClaim], waits: bool
+) -> None:
+    found = group_answer(*claims)
+
+    assert isinstance(found, PlanRefusal) == waits
+    if isinstance(found, PlanRefusal):
+        assert (found.reason, found.retry_at) == (ROOM_PROMISED, NOW + LOOK_AGAIN)
+
+
+def test_a_member_for_which_no_pod_goes_has_its_group_wait_for_nothing() -> None:
+    assert isinstance(group_answer(claim(), members=0, small="patient"), GangPlan)
 
 
 def test_claims_are_followed_up_to_a_bound_and_forgotten() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ from makeway.planner.plan.node_scores import CHUNK_NODES
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.service.pending_updates import apply_forever
-from makeway.planner.service.searches import pod_search
+from makeway.planner.service.searches import HeldBack, pod_search
 from makeway.planner.service.warmup import warm_up
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutDaemonSet, PutNode
 from makeway.planner.snapshot.state import Snapshot
@@ -63,7 +63,7 @@ class Bench(Answering):
         self,
         snapshot: Snapshot | None = None,
         *,
-        hold_back: Callable[[Question, Plan, datetime], Plan | PlanRefusal] = lambda _, plan, now: plan,
+        hold_back: HeldBack[Plan] = lambda _, plan, now: plan,
         **more: Any,
     ) -> None:
         super().__init__(snapshot or make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)]), **more)
@@ -171,8 +171,8 @@ async def test_a_node_where_room_came_to_nothing_is_left_out_while_there_are_oth
 async def test_a_plan_that_goes_on_with_a_loop_is_a_refusal_with_its_moment() -> None:
     until = datetime(2026, 3, 1, tzinfo=UTC)
 
-    def hold_back(question: Question, plan: Plan, now: datetime) -> PlanRefusal:
-        return PlanRefusal(plan.scope, PREEMPTION_LOOP, f"{question.preemptor.name} waits", retry_at=until)
+    def hold_back(asked: Sequence[Question], plan: Plan, now: datetime) -> PlanRefusal:
+        return PlanRefusal(plan.scope, PREEMPTION_LOOP, f"{asked[0].preemptor.name} waits", retry_at=until)
 
     bench = Bench(hold_back=hold_back, behind=True)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import Final, NoReturn, Protocol
@@ -30,13 +30,13 @@ from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe.authors import Authors, SeenMark
 from makeway.planner.observe.comparer import Comparer
 from makeway.planner.observe.comparing import gone
-from makeway.planner.observe.loops import PreemptionLoops, hold_back, owner_of
+from makeway.planner.observe.loops import A, PreemptionLoops, hold_back, owner_of
 from makeway.planner.observe.marks import Evicted
 from makeway.planner.observe.pairing import UnaskedPreemption
 from makeway.planner.observe.past import ShortPast
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.plan.decision import Decision
-from makeway.planner.plan.result import Plan, PlanRefusal
+from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.snapshot.records import PodRecord, pod_record
 from makeway.planner.snapshot.state import Snapshot
 
@@ -118,9 +118,9 @@ class ObserveLoop:
         """Say which; empty where there are none."""
         return self._loops.describe(self.now())
 
-    def hold_back(self, preemptor: PodRecord, plan: Plan, now: datetime) -> Plan | PlanRefusal:
+    def hold_back(self, preemptors: Sequence[PodRecord], plan: A, now: datetime) -> A | PlanRefusal:
         """Leave out of a plan what goes on with a loop; see `makeway.planner.observe.loops`."""
-        return hold_back(self._loops, preemptor, plan, now)
+        return hold_back(self._loops, preemptors, plan, now)
 
     def expect(self, decision: Decision) -> None:
         """Take a decision that was made in mode `observe`, on the snapshot as it is now."""

@@ -9,17 +9,17 @@ state, told of each preemption, makeway's own and others', and the time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.times import api_time
 from makeway.core.recent import Recent
 from makeway.planner.observe.reasons import PREEMPTION_LOOP
 from makeway.planner.plan.naming import full_name, named_for
-from makeway.planner.plan.result import Plan, PlanRefusal, RemovablePod
+from makeway.planner.plan.result import Planned, PlanRefusal, RemovablePod
 from makeway.planner.snapshot.records import PodRecord
 
 WINDOW: Final = timedelta(minutes=10)
@@ -39,6 +39,8 @@ MOST_PAIRS: Final = 10_000
 
 _SHOWN: Final = 3
 """Loops that are described."""
+
+A = TypeVar("A", bound=Planned)
 
 
 @dataclass(slots=True)
@@ -118,39 +120,38 @@ class PreemptionLoops:
         return pair.until if pair is not None and pair.until is not None and now < pair.until else None
 
 
-def hold_back(loops: PreemptionLoops, preemptor: PodRecord, plan: Plan, now: datetime) -> Plan | PlanRefusal:
-    """Leave out of a plan what goes on with a loop; a refusal where nothing is left. O(pods in the plan).
+def hold_back(
+    loops: PreemptionLoops, preemptors: Sequence[PodRecord], plan: A, now: datetime
+) -> A | PlanRefusal:
+    """Leave out of a plan what goes on with a loop; a refusal where nothing is left.
 
-    A node counts as going on with it where a victim is held, and where the scheduler's filters choose, where
-    any pod is that they may choose.
+    `preemptors`: the pod, or a member of each class. O(pods in the plan · preemptors).
     """
     if not loops.holds_any(now):
         return plan
     held: list[tuple[datetime, PodRecord]] = []
 
-    def are_free(pods: Iterable[RemovablePod]) -> bool:
-        for one in pods:
-            if (until := loops.held_until(preemptor, one.pod, now)) is not None:
-                held.append((until, one.pod))
-                return False
-        return True
+    def is_held(victim: RemovablePod) -> bool:
+        found = [until for one in preemptors if (until := loops.held_until(one, victim.pod, now)) is not None]
+        held.extend((until, victim.pod) for until in found)
+        return bool(found)
 
-    kept = plan.keeping(lambda one: are_free(one.victims), lambda one: are_free(one.removable))
+    kept = plan.without(is_held)
     if not held:
         return plan
-    if kept.candidates or kept.unmodelled:
+    if kept is not None:
         return kept
     until, victim = min(held, key=lambda one: (one[0], one[1].uid))
     message = (
-        f"pods of the owner of {named_for(preemptor.namespace, [victim])} are preempted again and again for "
-        f"pods of this one's owner, and replaced; the next try is at {api_time(until)}"
+        f"pods of the owner of {named_for(preemptors[0].namespace, [victim])} are preempted again and again "
+        f"for pods of this one's owner, and replaced; the next try is at {api_time(until)}"
     )
     return plan.refused(PREEMPTION_LOOP, message, until)
 
 
 def owner_of(pod: PodRecord) -> str:
-    """Return what makes a pod anew: its first owner, or else whoever uses its name.
+    """Return what makes a pod anew: its first owner, or else whoever uses its group's name, or its own.
 
     By namespace, where owners are: a pod may name one of another, whose pods it must not hold back.
     """
-    return f"{pod.namespace}/{pod.facts.owners[0] if pod.facts.owners else pod.name}"
+    return f"{pod.namespace}/{pod.facts.owners[0] if pod.facts.owners else pod.group or pod.name}"

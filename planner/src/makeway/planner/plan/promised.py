@@ -1,25 +1,27 @@
-"""Plans that wait for a node that is being made, and promises a pod room; so nothing need be preempted. Pure.
+"""Plans that wait for nodes that are being made, and promise room; so nothing need be preempted. Pure.
 
 A promise counts for pods of classes that delay preemption. It is a guess: a NodeClaim names no pods. One that
 was made after the pod had failed, is large enough and suits the pod's selector and tolerations counts, for a
-while.
+while. A group waits where there is room promised for as many members of each class as come where pods go:
+with fewer it would preempt all the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from makeway.core.k8s.by_uid import ByUid
 from makeway.core.k8s.node_claims import ComingNode, NodeClaim, coming_node
-from makeway.core.k8s.nodes import RequiredNodes, keeps_out
-from makeway.core.k8s.objects import PriorityClass, Toleration
+from makeway.core.k8s.nodes import keeps_out
+from makeway.core.k8s.objects import PriorityClass
 from makeway.core.k8s.quantity import QuantityError
+from makeway.core.k8s.resources import PODS
 from makeway.core.k8s.times import api_time
 from makeway.core.policy.delay import delay_of
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import Plan, PlanRefusal
+from makeway.planner.plan.result import Planned, PlanRefusal
 
 ROOM_PROMISED: Final = "RoomPromised"
 """Reason of a refusal of a plan that waits for a node."""
@@ -37,6 +39,8 @@ LOOK_AGAIN: Final = timedelta(seconds=10)
 _RESOLUTION: Final = timedelta(seconds=1)
 """Of times in the API."""
 
+A = TypeVar("A", bound=Planned)
+
 
 class ComingNodes(ByUid[NodeClaim, ComingNode]):
     """The nodes that are being made, by the UID of their claims."""
@@ -52,23 +56,27 @@ class ComingNodes(ByUid[NodeClaim, ComingNode]):
 
 
 def wait_for_promise(
-    coming: ComingNodes, classes: Mapping[str, PriorityClass], question: Question, plan: Plan, now: datetime
-) -> Plan | PlanRefusal:
-    """Refuse a plan for now where the preemptor's class delays and a node is being made for it."""
-    name = question.preemptor.facts.priority_class
-    delay = delay_of(classes.get(name))
-    if not coming.by_uid or question.unfit_since is None or not isinstance(delay, timedelta) or not delay:
+    coming: ComingNodes,
+    classes: Mapping[str, PriorityClass],
+    asked: Sequence[Question],
+    plan: A,
+    now: datetime,
+) -> A | PlanRefusal:
+    """Refuse a plan for now where a preemptor's class delays and nodes are being made for all who preempt.
+
+    `asked`: the questions, of each class of a group's members.
+    """
+    names = [asked[cls].preemptor.facts.priority_class for cls in plan.displacing]
+    name = next((one for one in names if delays(classes.get(one))), "")
+    if not coming.by_uid or not name:
         return plan
-    promise = promise_for(
-        coming.by_uid.values(),
-        needs=question.needs,
-        nodes=question.constraints.nodes,
-        tolerations=question.constraints.tolerations,
-        since=question.unfit_since,
-        now=now,
-    )
-    if promise is None:
-        return plan
+    promises: list[ComingNode] = []
+    for cls, count in plan.displacing.items():
+        found = promises_for(coming.by_uid.values(), asked[cls], now)
+        if sum(holds(one, asked[cls].needs, count) for one in found) < count:
+            return plan
+        promises += found
+    promise = min(promises, key=lambda one: (one.created, one.name))
     ends = promise.created + LONGEST_PROMISE
     message = (
         f"NodeClaim {promise.name} promises room, and PriorityClass {name} delays preemption; "
@@ -77,26 +85,28 @@ def wait_for_promise(
     return plan.refused(ROOM_PROMISED, message, min(ends, now + LOOK_AGAIN))
 
 
-def promise_for(
-    coming: Iterable[ComingNode],
-    *,
-    needs: Mapping[str, int],
-    nodes: RequiredNodes,
-    tolerations: tuple[Toleration, ...],
-    since: datetime,
-    now: datetime,
-) -> ComingNode | None:
-    """Return the eldest node that promises a pod room.
+def delays(priority_class: PriorityClass | None) -> bool:
+    """Report whether pods of a class wait before they preempt."""
+    delay = delay_of(priority_class)
+    return isinstance(delay, timedelta) and bool(delay)
 
-    `needs`: what the pod asks of a node, by column. `since`: since when it fits nowhere. O(coming nodes).
-    """
-    found = [
+
+def promises_for(coming: Iterable[ComingNode], question: Question, now: datetime) -> list[ComingNode]:
+    """Return the nodes that suit a pod and that were made since it fits nowhere. O(coming nodes)."""
+    since, constraints = question.unfit_since, question.constraints
+    return [
         one
         for one in coming
-        if since - _RESOLUTION <= one.created
+        if since is not None
+        and since - _RESOLUTION <= one.created
         and now < one.created + LONGEST_PROMISE
-        and all(one.room.get(name, 0) >= amount for name, amount in needs.items() if name != "pods")
-        and all(one.labels.get(key, value) == value for key, value in nodes.labels)
-        and not keeps_out(one.taints, tolerations)
+        and holds(one, question.needs, 1)
+        and all(one.labels.get(key, value) == value for key, value in constraints.nodes.labels)
+        and not keeps_out(one.taints, constraints.tolerations)
     ]
-    return min(found, key=lambda one: (one.created, one.name), default=None)
+
+
+def holds(node: ComingNode, needs: Mapping[str, int], most: int) -> int:
+    """Return how many pods that need so much of a node it has room for, up to `most`."""
+    each = (node.room.get(name, 0) // amount for name, amount in needs.items() if name != PODS and amount)
+    return min(each, default=most)

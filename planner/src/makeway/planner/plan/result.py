@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Self
 
 import msgspec
 
@@ -112,6 +113,15 @@ class Planned:
     scope: Scope
     left_out: tuple[str, ...]
 
+    @property
+    def displacing(self) -> Mapping[int, int]:
+        """Return how many pods of each class that is asked about come where pods go."""
+        raise NotImplementedError
+
+    def without(self, held: Callable[[RemovablePod], bool]) -> Self | None:
+        """Return it without nodes where it evicts pods of which this reports True; None if none is left."""
+        raise NotImplementedError
+
     def refused(
         self,
         reason: str,
@@ -144,6 +154,18 @@ class Plan(Planned):
     def nodes(self) -> tuple[str, ...]:
         """Return the node of the best candidate."""
         return tuple(one.node for one in self.candidates[:1])
+
+    @property
+    def displacing(self) -> Mapping[int, int]:
+        """Return the one pod."""
+        return {0: 1}
+
+    def without(self, held: Callable[[RemovablePod], bool]) -> Plan | None:
+        """Return it without such nodes, and without those where the filters may choose such a pod."""
+        kept = self.keeping(
+            lambda one: not any(map(held, one.victims)), lambda one: not any(map(held, one.removable))
+        )
+        return kept if kept.candidates or kept.unmodelled else None
 
     @property
     def needs_order(self) -> bool:

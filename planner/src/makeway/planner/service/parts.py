@@ -5,7 +5,7 @@ Nothing is read, asked or written here; `makeway.planner.service.process` runs t
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -27,7 +27,7 @@ from makeway.planner.orders.ledger import Ledger
 from makeway.planner.orders.limits import by_namespace
 from makeway.planner.plan.promised import ComingNodes, wait_for_promise
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import Plan, PlanRefusal
+from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.quota.decide import mode_of
 from makeway.planner.quota.gates import QueueGates
 from makeway.planner.quota.loop import QuotaLoop
@@ -44,7 +44,7 @@ from makeway.planner.service.orders.marks import Marks, RepairProposer
 from makeway.planner.service.orders.quota_fence import PlannerFence
 from makeway.planner.service.pending_updates import apply_forever
 from makeway.planner.service.queue_query import answer_queue_query, follow_queues
-from makeway.planner.service.searches import group_search, pod_search
+from makeway.planner.service.searches import A, group_search, pod_search
 from makeway.planner.service.tolerations import TolerationKeeper
 from makeway.planner.service.watch import Watch
 from makeway.planner.snapshot.changes import Change, Enforce
@@ -137,13 +137,13 @@ class ClusterState:
             return "orders and outcomes have not been read yet"
         return self.configuration.unsynced() or self.snapshot.pending_updates.pending
 
-    def hold_back(self, question: Question, plan: Plan, now: datetime) -> Plan | PlanRefusal:
-        """Leave out of a plan what would continue a preemption loop; refuse one that waits for a node."""
+    def hold_back(self, asked: Sequence[Question], plan: A, now: datetime) -> A | PlanRefusal:
+        """Leave out of a plan what would continue a preemption loop; refuse one that waits for nodes."""
         classes = self.snapshot.priority_classes
-        waiting = wait_for_promise(self.coming, classes, question, plan, now)
+        waiting = wait_for_promise(self.coming, classes, asked, plan, now)
         if isinstance(waiting, PlanRefusal):
             return waiting
-        return self.observing.hold_back(question.preemptor, waiting, now)
+        return self.observing.hold_back([one.preemptor for one in asked], waiting, now)
 
     def control_state(self, context: PlannerContext) -> ControlState | None:
         """Return what is to be in force; None while policy, queues or PriorityClasses are not known."""
@@ -262,7 +262,7 @@ class Parts:
             observe=seen.observing.expect,
         )
         self.pods = pod_search(snapshot, ledger, metrics, seen.hold_back)
-        self.groups = group_search(snapshot, metrics)
+        self.groups = group_search(snapshot, metrics, seen.hold_back)
         self.committer = Committer(
             cluster_uid=cluster_uid,
             identity=identity,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Generic, TypeAlias, TypeVar
@@ -34,8 +34,11 @@ R = TypeVar("R", bound=PlanRequest | GroupPlanRequest)
 Q = TypeVar("Q", bound=Question | GangQuestion)
 A = TypeVar("A", bound=Plan | GangPlan)
 
-PodsHeldBack: TypeAlias = Callable[[Question, Plan, datetime], Plan | PlanRefusal]
-"""Leaves out of a plan for a pod what would continue a preemption loop, and what waits for a node."""
+HeldBack: TypeAlias = Callable[[Sequence[Question], A, datetime], A | PlanRefusal]
+"""Leaves out of a plan what would continue a preemption loop, and what waits for nodes.
+
+It takes the questions, of each class of a group's members.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +92,7 @@ def pod_search(
     snapshot: Snapshot,
     ledger: Ledger,
     metrics: PlannerMetrics,
-    hold_back: PodsHeldBack = lambda _, plan, now: plan,
+    hold_back: HeldBack[Plan] = lambda _, plan, now: plan,
 ) -> PodSearch:
     """Return the search for a pod: one at a time. It holds the loop for some 10 ms at most."""
     cache, records, first_failures = PlanCache(), PodRecords(), FirstFailures()
@@ -106,7 +109,7 @@ def pod_search(
     def not_held(asker: Asker, question: Question, plan: Plan, now: datetime) -> Plan | PlanRefusal:
         """Leave out where room came to nothing, and what is held back."""
         tried = ledger.pauses.tried(asker, snapshot, question.nominations)
-        return hold_back(question, elsewhere(plan, tried), now)
+        return hold_back((question,), elsewhere(plan, tried), now)
 
     def sizes(plan: Plan) -> tuple[str, Mapping[Histogram | Counter, float]]:
         if not plan.candidates:
@@ -137,9 +140,20 @@ def pod_search(
     )
 
 
-def group_search(snapshot: Snapshot, metrics: PlannerMetrics) -> GroupSearch:
-    """Return the search for a pod group: one at a time, with a pause after some 20 ms."""
+def group_search(
+    snapshot: Snapshot,
+    metrics: PlannerMetrics,
+    hold_back: HeldBack[GangPlan] = lambda _, plan, now: plan,
+) -> GroupSearch:
+    """Return the search for a pod group: one at a time, with a pause after some 20 ms.
+
+    Its plan may come to nodes where room that was made for the group came to nothing: it has no others to
+    choose from, and after the third such room the group waits as a pod does.
+    """
     cache, records = PlanCache(), PodRecords()
+
+    def asked(question: GangQuestion) -> list[Question]:
+        return [one.question for one in question.classes]
 
     def read(request: GroupPlanRequest, leaving: frozenset[str], now: datetime) -> tuple[Asker, GangQuestion]:
         group = request.group
@@ -156,9 +170,10 @@ def group_search(snapshot: Snapshot, metrics: PlannerMetrics) -> GroupSearch:
             in_flight=in_flight, nominations=places
         ).leaving_out(left_out),
         plan=lambda question, now: planning_gang(snapshot, question, now, cache),
-        asked=lambda question: (one.question for one in question.classes),
+        asked=asked,
         # The scheduler's own watch may be ahead.
-        seen=lambda question: all(one.question.preemptor.uid in snapshot.pods for one in question.classes),
+        seen=lambda question: all(one.preemptor.uid in snapshot.pods for one in asked(question)),
+        not_held=lambda _, question, plan, now: hold_back(asked(question), plan, now),
         turn=asyncio.Lock(),
         in_time=0.9,
         attempts=metrics.group_attempts,

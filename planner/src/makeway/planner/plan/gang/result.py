@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from makeway.bus.group_plan import MemberPlacement
@@ -34,6 +36,19 @@ class GangPlan(Planned):
     def placed(self) -> int:
         """Return how many members get a node."""
         return sum(one.count for one in self.placements)
+
+    @property
+    def displacing(self) -> Mapping[int, int]:
+        """Return how many members of each class come where pods go."""
+        going, found = {one.pod.node for one in self.victims}, Counter[int]()
+        for one in self.placements:
+            if one.node in going:
+                found[one.member_class] += one.count
+        return found
+
+    def without(self, held: Callable[[RemovablePod], bool]) -> GangPlan | None:
+        """Return all of it or nothing: no part of it places the group."""
+        return None if any(map(held, self.victims)) else self
 
     @property
     def nodes(self) -> tuple[str, ...]:
