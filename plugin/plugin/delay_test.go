@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
@@ -15,11 +16,15 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
+// patient is a PriorityClass that delays.
+func patient(name, delay string) *schedulingv1.PriorityClass {
+	return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{memory.PreemptionDelay: delay}}, Value: high}
+}
+
 // delaying is a world with a PriorityClass that delays, which is known, and a pod of it.
 func delaying(t *testing.T, delay string, given setup, change func(p *st.PodWrapper)) (*world, *v1.Pod) {
 	t.Helper()
-	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "patient", Annotations: map[string]string{memory.PreemptionDelay: delay}}, Value: high}
-	given.objects = append(given.objects, class)
+	given.objects = append(given.objects, patient("patient", delay))
 	w, p, _ := simple(t, given, func(p *st.PodWrapper) {
 		p.Obj().Spec.PriorityClassName = "patient"
 		if change != nil {
@@ -44,6 +49,29 @@ func TestAPodOfADelayedClassIsTriedAgainWhenTheDelayIsOver(t *testing.T) {
 	}
 	w.eventually("the pod is activated", func() bool { return w.activator.of("p") == 1 })
 	w.nominated(p, "n1")
+}
+
+func TestAGangWaitsUntilEachOfItsMembersMayPreempt(t *testing.T) {
+	g1, g2, g3 := gangMember("g1"), gangMember("g2"), gangMember("g3")
+	g2.Spec.PriorityClassName, g3.Spec.PriorityClassName = "patient", "hurried"
+	classes := []runtime.Object{patient("patient", "700ms"), patient("hurried", "1ms")}
+	w, cycle := gangWorld(t, setup{objects: classes}, 3, 3, g1, g2, g3)
+	plan := gangPlan("n1", "n2", "n3")
+	for i := range plan.Placements {
+		plan.Placements[i].MemberClass = int64(i)
+	}
+	w.bus.group = plans(plan)
+	w.eventually("the classes are known", func() bool { return w.plugin.engine.cluster.classesSynced() })
+
+	nodes, status := w.gang(cycle)
+
+	if want := "PriorityClass patient has makeway.dev/preemption-delay 700ms"; nodes != nil || !strings.Contains(status.Message(), want) || len(w.bus.asked) != 0 {
+		t.Fatalf("nodes %v, status %v, %d requests; want to wait by the class patient, unasked", nodes, status, len(w.bus.asked))
+	}
+	w.eventually("the group is activated", func() bool { return w.activator.of("g1") == 1 })
+	if nodes, status = w.gang(cycle); len(nodes) != 3 {
+		t.Errorf("nodes %v, status %v, want all members nominated", nodes, status)
+	}
 }
 
 func TestTheDelayCountsFromThePodsCondition(t *testing.T) {

@@ -66,14 +66,18 @@ func (e *engine) delayedUntil(pod *v1.Pod) (until time.Time, why string) {
 	return until, fmt.Sprintf("PriorityClass %s has %s %s", name, memory.PreemptionDelay, class.Annotations[memory.PreemptionDelay])
 }
 
-// delayed ends an attempt of a pod whose class lets it wait before it preempts; nil where it may preempt now. The pod is tried again
-// when the delay is over, or when its class changes.
+// delayed ends an attempt whose pods' classes let them wait before they preempt; nil where each may preempt now. It is tried again when the
+// last delay is over, or when the class of that changes. O(members).
 func (p *preemptor) delayed() *preemptResult {
-	pod, looked := p.pods[0], p.engine.memory.Retries.Now()
-	until, why := p.engine.delayedUntil(pod)
+	looked, until, why, class := p.engine.memory.Retries.Now(), time.Time{}, "", ""
+	for _, pod := range p.pods {
+		if its, because := p.engine.delayedUntil(pod); its.After(until) {
+			until, why, class = its, because, pod.Spec.PriorityClassName
+		}
+	}
 	if until.IsZero() {
 		return nil
 	}
-	p.engine.memory.Retries.Refuse(p.one(), looked, until, []wire.Dependency{{Kind: memory.KindPriorityClass, Name: pod.Spec.PriorityClassName}})
+	p.engine.memory.Retries.Refuse(p.one(), looked, until, []wire.Dependency{{Kind: memory.KindPriorityClass, Name: class}})
 	return &preemptResult{kind: endDelayed, message: fmt.Sprintf("preemption is delayed until %s: %s", until.UTC().Format(time.RFC3339), why)}
 }
