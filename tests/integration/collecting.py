@@ -3,12 +3,13 @@
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
+
+from served import served_in_threads
 
 ATTRIBUTES = "makeway."
 
@@ -31,7 +32,7 @@ class Collector:
     """The spans that came, and where they are sent."""
 
     address: tuple[str, int]
-    _server: ThreadingHTTPServer | None = None
+    _serving: ExitStack = field(default_factory=ExitStack)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _spans: list[CollectedSpan] = field(default_factory=list)
 
@@ -43,13 +44,11 @@ class Collector:
 
     def serve(self) -> None:
         """Take what is sent, from now on."""
-        self._server = _serve(self)
+        self._serving.enter_context(served_in_threads(self._answer, self.address))
 
     def stop(self) -> None:
         """Take nothing more."""
-        assert self._server is not None
-        self._server.shutdown()
-        self._server.server_close()
+        self._serving.close()
 
     @contextmanager
     def away(self) -> Iterator[None]:
@@ -63,6 +62,10 @@ class Collector:
         """Return those of a trace, or all."""
         with self._lock:
             return [span for span in self._spans if trace in ("", span.trace)]
+
+    def _answer(self, path: str, body: bytes) -> tuple[int, bytes]:
+        self.take(ExportTraceServiceRequest.FromString(body))
+        return 200, b""
 
     def take(self, request: ExportTraceServiceRequest) -> None:
         """Keep the spans of a request."""
@@ -88,23 +91,6 @@ class Collector:
             ]
         with self._lock:
             self._spans += found
-
-
-def _serve(collector: Collector) -> ThreadingHTTPServer:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            collector.take(ExportTraceServiceRequest.FromString(body))
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the base names it
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(collector.address, Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server
 
 
 @contextmanager

@@ -5,12 +5,10 @@ An extender is asked about the pods that request its resource, and about no othe
 
 import asyncio
 import json
-import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ import yaml
 
 from integration.cluster import RunningCluster
 from makeway.dev.options import SCHEDULER
+from served import served_in_threads
 
 SHUT = "shut"
 """An extender that filters rejects the nodes that have this in their name."""
@@ -65,19 +64,13 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
 @contextmanager
 def extenders() -> Iterator[list[dict[str, Any]]]:
     """Run every one of EXTENDERS within the block; give them as a scheduler's configuration names them."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield [_configured(name, one, server.server_port) for name, one in EXTENDERS.items()]
-    finally:
-        server.shutdown()
-        server.server_close()
+    with served_in_threads(_answer) as url:
+        yield [_configured(url, name, one) for name, one in EXTENDERS.items()]
 
 
-def _configured(name: str, extender: Extender, port: int) -> dict[str, Any]:
+def _configured(url: str, name: str, extender: Extender) -> dict[str, Any]:
     return {
-        "urlPrefix": f"http://127.0.0.1:{port}/{name}",
+        "urlPrefix": f"{url}/{name}",
         "filterVerb": "filter",
         "nodeCacheCapable": True,
         "ignorable": extender.ignorable,
@@ -86,24 +79,11 @@ def _configured(name: str, extender: Extender, port: int) -> dict[str, Any]:
     }
 
 
-class _Handler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        answers = EXTENDERS[self.path.split("/")[1]].answers
-        if answers == "hangs":
-            time.sleep(2 * _HANGS_SECONDS)
-        body = json.dumps(answer(asked)).encode()
-        try:
-            self.send_response(500 if answers == "fails" else 200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-        except BrokenPipeError:
-            self.close_connection = True  # its scheduler waits no longer
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the base names it
-        """Say nothing."""
+def _answer(path: str, body: bytes) -> tuple[int, bytes]:
+    answers = EXTENDERS[path.split("/")[1]].answers
+    if answers == "hangs":
+        time.sleep(2 * _HANGS_SECONDS)
+    return 500 if answers == "fails" else 200, json.dumps(answer(json.loads(body))).encode()
 
 
 @asynccontextmanager

@@ -3,10 +3,6 @@
 import asyncio
 import dataclasses
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -18,6 +14,7 @@ from integration.space import Space, open_space
 from integration.test_preemption_loops import replica_set
 from integration.waiting import until_seen
 from makeway.dev.options import EXTENDED_RESOURCE, KWOK, NATS, SCHEDULER, ClusterOptions
+from served import served_in_threads
 
 pytestmark = pytest.mark.wide
 
@@ -27,40 +24,15 @@ SECONDS = 40
 STOCK = ClusterOptions(components=frozenset({NATS, SCHEDULER, KWOK}), plugin=False)
 
 
-class _Rejecting(BaseHTTPRequestHandler):
-    """Rejects every node for the pod urgent, for now."""
-
-    def do_POST(self) -> None:
-        """Answer a filter request."""
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        nodes = asked["Nodes"]["items"]
-        rejects = asked["Pod"]["metadata"]["name"] == "urgent"
-        names = [node["metadata"]["name"] for node in nodes if rejects]
-        failed = dict.fromkeys(names, "no slice is free")
-        answer = {"Nodes": {"items": [] if rejects else nodes}, "FailedNodes": failed}
-        data = json.dumps(answer).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: object) -> None:
-        """Write nothing."""
-
-
-@contextmanager
-def rejecting_extender() -> Iterator[str]:
-    """Serve an extender that rejects every node; give its URL."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Rejecting)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+def rejects_urgent(path: str, body: bytes) -> tuple[int, bytes]:
+    """Answer as an extender that rejects every node for the pod urgent, for now."""
+    asked = json.loads(body)
+    nodes = asked["Nodes"]["items"]
+    rejects = asked["Pod"]["metadata"]["name"] == "urgent"
+    names = [node["metadata"]["name"] for node in nodes if rejects]
+    failed = dict.fromkeys(names, "no slice is free")
+    answer = {"Nodes": {"items": [] if rejects else nodes}, "FailedNodes": failed}
+    return 200, json.dumps(answer).encode()
 
 
 async def evicted(space: Space) -> int:
@@ -94,7 +66,7 @@ async def reject_the_only_node(cluster: RunningCluster, *, victims_have_some: bo
 @pytest.mark.timeout(400)
 async def test_a_pod_an_extender_rejects_costs_no_pods_without_end(private_cluster: PrivateCluster) -> None:
     """Where victims have some of what the extender manages, only the cycle after them tells."""
-    with rejecting_extender() as url:
+    with served_in_threads(rejects_urgent) as url:
         cluster = await private_cluster(ClusterOptions(extenders=(url,)))
         (afterwards, paused), (beforehand, refused) = await asyncio.gather(
             reject_the_only_node(cluster, victims_have_some=True),
@@ -113,7 +85,7 @@ async def test_a_pod_an_extender_rejects_costs_no_pods_without_end(private_clust
 @pytest.mark.timeout(400)
 async def test_kube_scheduler_alone_evicts_on_and_on(private_cluster: PrivateCluster) -> None:
     """What the test above is beside."""
-    with rejecting_extender() as url:
+    with served_in_threads(rejects_urgent) as url:
         cluster = await private_cluster(dataclasses.replace(STOCK, extenders=(url,)))
         gone, _ = await reject_the_only_node(cluster, victims_have_some=True)
 

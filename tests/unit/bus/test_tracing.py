@@ -5,7 +5,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from hypothesis import given
@@ -14,31 +13,24 @@ from hypothesis import strategies as st
 from makeway.bus import metrics, tracing
 from makeway.bus.exporting import exporting
 from makeway.bus.otlp import MOST_WAITING
+from served import served_in_threads
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 WELL_FORMED = f"00-{TRACE}-{PARENT}-01"
 
 
-class Silent(BaseHTTPRequestHandler):
-    """Takes a request and answers when the test is over."""
-
-    over = threading.Event()
-
-    def do_POST(self) -> None:
-        self.over.wait(60)
-
-
 @pytest.fixture
 def silent_collector() -> Iterator[str]:
-    """Give the URL of a collector that takes spans and never answers."""
-    Silent.over.clear()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Silent)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    Silent.over.set()
-    server.shutdown()
-    server.server_close()
+    """Give the URL of a collector that takes spans and answers when the test is over."""
+    over = threading.Event()
+
+    def silent(path: str, body: bytes) -> tuple[int, bytes]:
+        over.wait(60)
+        return 200, b""
+
+    with served_in_threads(silent) as url:
+        yield url
+        over.set()
 
 
 @pytest.fixture

@@ -6,9 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from makeway.dev.build import ensure, usual_seconds
 from makeway.dev.demo.scenarios import EXTERNAL, MAIN, SCENARIOS, played_first
 from makeway.dev.downloads import INDEX, VARIABLE, Mirror, NotFetchedError, file_name, fill, named_mirror
 from makeway.dev.errors import DevError
+from served import served_in_threads
 from unit.dev.test_build import TOOL, go
 
 pytestmark = pytest.mark.tools
@@ -43,20 +42,14 @@ class Told:
         self.lines.append(text)
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
-        pass
+def served(directory: Path) -> AbstractContextManager[str]:
+    """Serve the files of a directory."""
 
+    def read(path: str, body: bytes) -> tuple[int, bytes]:
+        file = directory / path.removeprefix("/")
+        return (200, file.read_bytes()) if file.is_file() else (404, b"")
 
-@contextmanager
-def served(directory: Path) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(directory)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    return served_in_threads(read)
 
 
 @pytest.fixture

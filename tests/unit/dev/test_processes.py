@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from makeway.dev.processes import Program
 from makeway.dev.records import read_records
 from makeway.dev.status import process_state
 from narrowing import there
+from served import served_in_threads
 
 pytestmark = pytest.mark.tools
 
@@ -200,22 +200,11 @@ def test_programs_may_be_started_while_others_are_gone_through(processes: Proces
 def test_streams_are_awaited_until_the_server_holds_all_of_them() -> None:
     held = {"streams": 7}
 
-    class Monitor(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps(held).encode())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Monitor) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        ready = has_streams(f"http://127.0.0.1:{server.server_port}", 8)
+    with served_in_threads(lambda path, body: (200, json.dumps(held).encode())) as url:
+        ready = has_streams(url, 8)
         first = ready()
         held["streams"] = 8
         second = ready()
-        server.shutdown()
 
     assert first == "7 of 8 streams are there"
     assert second == ""

@@ -2,36 +2,23 @@
 
 import sys
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
 from makeway.dev.vulnerabilities import main
+from served import served_in_threads
 
 pytestmark = pytest.mark.tools
 
 NOWHERE = "http://127.0.0.1:9"
 
 
-class Answering(BaseHTTPRequestHandler):
-    """A server that knows no page."""
-
-    def do_GET(self) -> None:
-        self.send_error(404)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def osv() -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), Answering)
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    """Give the URL of a server that knows no page."""
+    with served_in_threads(lambda path, body: (404, b"")) as url:
+        yield url
 
 
 @pytest.fixture
