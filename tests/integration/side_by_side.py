@@ -6,16 +6,16 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from integration.cluster import RunningCluster
-from integration.drawing import CLASSES, DEVICE_CLASS, DRIVER, GUARDED, ZONE, Drawn, DrawnPod
+from integration.drawing import CLASSES, DEVICE_CLASS, DRIVER, GUARDED, Drawn, DrawnPod
 from integration.preempting import settle
 from integration.space import Space, open_space
+from integration.volumes import VOLUMES, bound_claim, volume_of
 from makeway.runtime.kube import ApiError
 
 _POLL_SECONDS = 0.25
 _HOPELESS_SECONDS = 6.0
 """How long a pod that kube-scheduler did not even nominate is waited for: it tries again with each second."""
 _MERGE = "application/merge-patch+json"
-_STORAGE = "drawn"
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Stage:
         space, drawn = self._space, self._drawn
         await space.add_nodes(*drawn.nodes)
         if drawn.volume_zones:
-            await self._volume()
+            await bound_claim(space, drawn.volume_zones)
         for node in drawn.dra_nodes:
             await self._devices(space.node_name(node))
         await asyncio.gather(*(self._run(pod) for pod in drawn.pods))
@@ -76,42 +76,6 @@ class Stage:
                 return
             await asyncio.sleep(_POLL_SECONDS)
         raise AssertionError(f"pod {pod.builder.name} does not run")
-
-    async def _volume(self) -> None:
-        """Bind the preemptor's claim to a volume that only its zones can use."""
-        space = self._space
-        name = f"{space.namespace}-data"
-        claim = {
-            "metadata": {"name": "data", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
-            "spec": {
-                "accessModes": ["ReadWriteOnce"],
-                "storageClassName": _STORAGE,
-                "resources": {"requests": {"storage": "1Gi"}},
-                "volumeName": name,
-            },
-        }
-        claims = f"/api/v1/namespaces/{space.namespace}/persistentvolumeclaims"
-        uid = json.loads(await space.post(claims, claim))["metadata"]["uid"]
-        zones = list(self._drawn.volume_zones)
-        term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": zones}]}
-        volume = {
-            "metadata": {"name": name},
-            "spec": {
-                "accessModes": ["ReadWriteOnce"],
-                "storageClassName": _STORAGE,
-                "capacity": {"storage": "1Gi"},
-                "csi": {"driver": "drawn.example.com", "volumeHandle": name},
-                "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
-                "persistentVolumeReclaimPolicy": "Retain",
-                "claimRef": {"namespace": space.namespace, "name": "data", "uid": uid},
-            },
-        }
-        await space.post("/api/v1/persistentvolumes", volume)
-        for _ in range(80):
-            if json.loads(await space.api.request("GET", f"{claims}/data"))["status"].get("phase") == "Bound":
-                return
-            await asyncio.sleep(_POLL_SECONDS)
-        raise AssertionError("the claim is not bound to its volume")
 
     async def _devices(self, node: str) -> None:
         """Offer one device of the driver on a node."""
@@ -182,7 +146,7 @@ class Stage:
             f"/api/v1/namespaces/{GUARDED}/pods/{self._name(pod)}" for pod in self._drawn.pods if pod.guarded
         ]
         if self._drawn.volume_zones:
-            paths.append(f"/api/v1/persistentvolumes/{space.namespace}-data")
+            paths.append(f"{VOLUMES}/{volume_of(space)}")
         paths += [
             f"/apis/resource.k8s.io/v1/resourceslices/{space.node_name(node)}-gpu"
             for node in self._drawn.dra_nodes
