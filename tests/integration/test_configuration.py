@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from integration.builders import make_node, make_pod
+from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.commanding import mode
 from integration.configuring import (
@@ -24,14 +24,12 @@ from integration.configuring import (
 )
 from integration.faults import Faults
 from integration.invariants import assert_invariants
-from integration.preempting import deletes_of, first_decision, outcome_of_order, settle, sized, until_ordered
+from integration.preempting import deletes_of, outcome_of_order, settle, sized, until_ordered
 from integration.space import Space
 from integration.waiting import NotYet, until, until_seen
 from makeway.core.policy.brake import CONFIGMAP as BRAKE
-from makeway.dev.errors import DevError
 from makeway.dev.fault_rules import FaultRule
 from makeway.dev.options import EVICTOR, PLANNER
-from makeway.planner.snapshot.pending_updates import CHUNK
 from makeway.runtime.config import revision_of
 from narrowing import there
 
@@ -232,61 +230,3 @@ async def test_a_namespace_that_only_observes_evicts_nobody_while_others_do(
 
 async def until_considered(space: Space, uid: str) -> None:
     await until("the planner was asked", lambda: space.bus.decisions(uid))
-
-
-@pytest.mark.wide
-async def test_a_policy_holds_where_there_are_more_pods_than_it_is_applied_to_at_one_go(
-    configured: RunningCluster, fault_space: Space
-) -> None:
-    await fault_space.add_nodes(
-        make_node("n1").cpu("500m"), make_node("others").pods(CHUNK + 20).taint("others", effect="NoExecute")
-    )
-    (low,) = await fault_space.run(sized("low", "low", 500).on("n1"))
-    others = [make_pod(f"other-{number}").on("others") for number in range(CHUNK)]
-    await fault_space.create(*(pod.spec(tolerations=[{"operator": "Exists"}]) for pod in others))
-
-    async with policy(configured, protection={"namespaces": [fault_space.namespace]}):
-        (urgent,) = await fault_space.create(sized("urgent", "high", 500))
-        decision = await first_decision(fault_space, urgent)
-        assert decision.spared_by_rule == {"protected-namespace": 1}
-        await settle()
-        assert deletes_of(fault_space, "low") == []
-
-    await fault_space.until_gone("low", uid=low.metadata.uid)
-    assert await fault_space.until_bound("urgent") == "n1"
-    await assert_invariants(fault_space, wait=False)
-
-
-async def test_an_order_with_more_victims_than_allowed_evicts_nobody(
-    configured: RunningCluster, fault_space: Space
-) -> None:
-    await fault_space.add_nodes(make_node("n1").cpu("500m"))
-    await fault_space.run(sized("low-1", "low", 250), sized("low-2", "low", 250))
-
-    async with policy(configured, limits={"victimsPerOrder": 1}):
-        (urgent,) = await fault_space.create(sized("urgent", "high", 500))
-        await until_considered(fault_space, urgent.metadata.uid)
-        await settle()
-        await settle()
-
-        assert deletes_of(fault_space, "low-1") == deletes_of(fault_space, "low-2") == []
-
-
-@pytest.mark.parametrize(
-    ("account", "readable"),
-    [("planner", ["makeway-policy", "makeway-queues"]), ("evictor", ["makeway-policy", "makeway-queues"])],
-)
-async def test_a_part_may_read_its_own_configmaps_and_no_others(
-    configured: RunningCluster, account: str, readable: list[str]
-) -> None:
-    async def may(verb: str, name: str) -> bool:
-        user = f"--as=system:serviceaccount:{NAMESPACE}:makeway-{account}"
-        try:
-            await configured.kubectl("auth", "can-i", verb, f"configmap/{name}", "-n", NAMESPACE, user)
-        except DevError:
-            return False
-        return True
-
-    for name in ("makeway-policy", "makeway-queues", "other"):
-        assert [await may(verb, name) for verb in ("list", "watch")] == [name in readable] * 2
-        assert not await may("update", name)

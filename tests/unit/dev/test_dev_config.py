@@ -220,12 +220,36 @@ def test_only_the_evictor_and_the_fallback_may_delete_pods() -> None:
     assert may == {"evictor.yaml", "scheduler-fallback.yaml"}
 
 
+@pytest.mark.parametrize(
+    ("part", "pods", "status"),
+    [
+        ("planner", {"list", "watch"}, set()),
+        ("evictor", {"get", "delete"}, {"patch"}),
+        ("scheduler", {"list", "watch"}, {"patch"}),
+    ],
+)
+def test_a_part_may_do_with_pods_no_more_than_its_work_takes(
+    part: str, pods: set[str], status: set[str]
+) -> None:
+    file = f"{part}.yaml"
+
+    assert (granted(file, "pods"), granted(file, "pods/status")) == (pods, status)
+
+
+@pytest.mark.parametrize("part", ["planner", "evictor"])
+def test_a_part_reads_configmaps_by_their_names_alone_and_writes_no_settings(part: str) -> None:
+    found = [rule for rule in rules(f"{part}.yaml") if "configmaps" in rule["resources"]]
+
+    assert all(rule.get("resourceNames") for rule in found)
+    of_settings = [rule["verbs"] for rule in found if "makeway-policy" in rule["resourceNames"]]
+    assert of_settings == [["list", "watch"]]
+
+
 def test_no_role_uses_wildcards_or_reads_secrets() -> None:
     every = [rule for path in RBAC_MANIFESTS.glob("*.yaml") for rule in rules(path.name)]
 
     assert every
     assert not any("*" in values or "secrets" in values for rule in every for values in rule.values())
-    assert granted("planner.yaml", "pods") == {"list", "watch"}
     assert json.dumps(every).count("impersonate") == 0
 
 
