@@ -1,8 +1,6 @@
 """Room for pods that a real DaemonSet has bound to one node, through plan, order and evictor."""
 
 import asyncio
-import json
-from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -12,12 +10,11 @@ from integration.configuring import NO_LIMITS, policy, put_queues
 from integration.forbidding import UNDELETABLE, deletes_refused
 from integration.preempting import assert_stays_pending, deletes_of, run_victims, settle, sized, until_ordered
 from integration.queueing import queue, queues_yaml
-from integration.space import Space, another_namespace
-from integration.waiting import NotYet, until, until_seen
+from integration.space import Space
+from integration.waiting import NotYet, until
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import Pod
 from makeway.dev.kwok import AFTER_GRACE
-from makeway.runtime.kube import ApiError
 
 pytestmark = pytest.mark.both_forms(by_target=True)
 
@@ -123,20 +120,6 @@ async def test_a_pod_of_equal_priority_goes_once_and_nobody_is_ordered_while_it_
     assert len(deletes_of(space, "busy")) == 1
 
 
-@pytest.mark.wide
-async def test_single_takes_one_that_opted_out_rather_than_one_far_too_large(space: Space) -> None:
-    await space.add_nodes(make_node("n1").cpu("400m"))
-    await run_victims(space, on_n1("large", "low", 300), opted_out("opted-out", "low", 100))
-
-    settings = {**ON, "preemption_victim_pods_selection_strategy": "single"}
-    async with policy(space.cluster, daemonSets=settings):
-        pod = await daemon(space, "high", 100)
-        order = await until_ordered(space, pod)
-        assert await space.until_bound(pod.metadata.name) == "n1"
-
-    assert [(victim.name, victim.rule) for victim in order.victims] == [("opted-out", "daemonset-single")]
-
-
 async def test_where_the_first_choice_may_not_be_deleted_the_other_pod_goes(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("200m"))
     await run_victims(space, on_n1("kept", "neg", 100).label(*UNDELETABLE), on_n1("other", "low", 100))
@@ -180,51 +163,6 @@ async def test_a_forged_owner_evicts_no_pod_of_equal_priority(space: Space, vers
 
     assert deletes_of(space, "busy") == []
     assert await space.pod("busy") is not None
-
-
-@pytest.mark.wide
-async def test_a_daemonset_of_an_unlisted_namespace_evicts_no_pod_of_equal_priority(space: Space) -> None:
-    await space.add_nodes(make_node("n1").cpu("200m"))
-    await run_victims(space, on_n1("busy", "low", 150))
-
-    async with policy(space.cluster, daemonSets={"enabled": True, "preemption_start_delay": 0}):
-        pod = await daemon(space, "low", 150)
-        await asyncio.sleep(3)
-
-    assert not await space.bus.orders(pod.metadata.uid)
-    assert await space.pod("busy") is not None
-
-
-@pytest.mark.wide
-async def test_a_daemonset_confined_to_its_namespace_evicts_no_equal_in_another(space: Space) -> None:
-    await space.add_nodes(make_node("n1").cpu("200m"))
-    space.judged = False  # the checker looks at one namespace
-    async with another_namespace(space) as other:
-        manifest = {**space.manifest(on_n1("theirs", "low", 150))}
-        manifest["metadata"] = {"name": "theirs", "namespace": other}
-        await space.post(f"/api/v1/namespaces/{other}/pods", manifest)
-
-        async with policy(space.cluster, daemonSets={**ON, "beyond_own_namespace": []}):
-            await daemon(space, "low", 150)
-            await asyncio.sleep(START_DELAY_SECONDS + 3)
-            assert await lives(space, other, "theirs")
-        async with policy(space.cluster, daemonSets=ON):
-            await until_seen(
-                "it goes where the policy says that it may",
-                lambda: lives(space, other, "theirs"),
-                lambda seen: not seen,
-            )
-
-
-async def lives(space: Space, namespace: str, name: str) -> bool:
-    """Report whether a pod of another namespace is there and not leaving."""
-    try:
-        pod = json.loads(await space.api.request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}"))
-    except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            return False
-        raise
-    return "deletionTimestamp" not in pod["metadata"]
 
 
 async def test_a_pod_whose_queue_is_full_evicts_no_pod_of_another_queue(space: Space) -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.commanding import command
-from integration.configuring import HOLDING, NAMESPACE, policy
+from integration.configuring import NAMESPACE
 from integration.preempting import run_victims, sized, until_told
 from integration.scraping import scrape
 from integration.space import Space, open_space
@@ -91,18 +91,3 @@ async def test_where_it_is_open_for_a_namespace_nothing_is_evicted_for_it_and_ma
             assert {"urgent", "victim"} == (await space.pods()).keys()
             assert await reasons(space, urgent.metadata.uid) == {"breaker-open-namespace"}
             await makes_room_again(cluster, seconds=10)
-
-
-async def test_where_the_policy_protects_pods_none_goes_while_it_is_open(cluster: RunningCluster) -> None:
-    async with open_space(cluster) as space, policy(cluster, protection=HOLDING):
-        await full_node(space)
-
-        async with breaker_open(cluster):
-            (urgent,) = await space.create(sized("urgent", "high", 500))
-            await until_told(space, "the evictors' breaker is open")
-            await asyncio.sleep(WAITS_SECONDS)
-
-            assert {"urgent", "victim"} == (await space.pods()).keys()
-            assert await reasons(space, urgent.metadata.uid) == {"breaker-open"}
-        assert await space.until_bound("urgent", seconds=SERVES_AGAIN_SECONDS) == "n1"
-        assert await reasons(space, urgent.metadata.uid) == {"breaker-open", ""}

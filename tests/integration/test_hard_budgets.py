@@ -8,18 +8,13 @@ import pytest
 from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.configuring import policy
-from integration.faults import Faults
 from integration.preempting import ordered, outcome_of_order, run_victims, sized
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.dev.audit_log import AuditEvent
-from makeway.dev.fault_rules import FaultRule
-from makeway.dev.options import PLANNER
 
 WEB = {"app": "web"}
 FROZEN_SECONDS = 2.0
-STALE_SECONDS = 15.0
-BUDGETS_WATCH = r"/poddisruptionbudgets\?"
 
 
 @pytest.mark.both_forms(by_target=True)
@@ -47,42 +42,6 @@ async def test_a_hard_budget_holds_though_another_eviction_comes_between_plan_an
         assert await space.until_bound("urgent") == "n1"
         _, outcome = await outcome_of_order(space, urgent)
         assert [(one.name, one.result) for one in outcome.victims] == [("web-1", "deleted")]
-        current, desired = await healthy(space, "web")
-        assert current >= desired == 1
-
-
-async def test_a_hard_budget_holds_though_the_planner_watches_it_no_more(
-    fault_cluster: RunningCluster, fault_space: Space, faults: Faults
-) -> None:
-    space = fault_space
-    await space.add_nodes(make_node("n1").cpu("500m").label("group", "a"), make_node("n2").cpu("1"))
-    await run_victims(
-        space,
-        sized("web-1", "low", 500).on("n1").label("app", "web"),
-        sized("web-2", "low", 500).on("n2").label("app", "web"),
-    )
-    await space.disruption_budget("web", WEB, minAvailable=1)
-    await space.until_disruptions_allowed("web", 1)
-    async with policy(fault_cluster, disruptionBudgets="hard", hardBudgetNamespaces=[space.namespace]):
-        await faults.add(
-            FaultRule(
-                component=PLANNER,
-                action="freeze",
-                path=BUDGETS_WATCH,
-                event=f'"type":"MODIFIED".*"namespace":"{space.namespace}"',
-                seconds=STALE_SECONDS,
-            )
-        )
-        await evict(space, "web-2")
-        await space.until_disruptions_allowed("web", 0)
-
-        await ordered(space, sized("urgent", "high", 500).spec(nodeSelector={"group": "a"}))
-
-        await until("the evictor was told not now", lambda: refused(space, "web-1"))
-        assert [one.action for one in await faults.applied()] == ["freeze"]
-        assert (await healthy(space, "web"))[0] == 1
-        await run_victims(space, sized("web-3", "low", 500).on("n2").label("app", "web"))
-        assert await space.until_bound("urgent", seconds=60) == "n1"
         current, desired = await healthy(space, "web")
         assert current >= desired == 1
 

@@ -5,7 +5,6 @@ random, so that in many repetitions every step of an order is met.
 """
 
 import asyncio
-import json
 import random
 from collections import defaultdict
 from itertools import count
@@ -15,7 +14,7 @@ import pytest
 from integration.builders import PodBuilder, make_node, make_pod
 from integration.faults import Faults
 from integration.invariants import assert_invariants
-from integration.preempting import EVICTOR_USER, run_victims, settle, until_ordered
+from integration.preempting import EVICTOR_USER, settle, until_ordered
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.bus.messages import EvictionOrder
@@ -169,19 +168,3 @@ async def test_no_pod_made_anew_under_a_victims_name_is_deleted(fault_space: Spa
 @pytest.mark.timeout(1800)
 async def test_none_of_a_thousand_pods_made_anew_is_deleted(fault_space: Space, faults: Faults) -> None:
     await recreations(fault_space, faults, 1000)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(240)
-async def test_a_preemptor_whose_victim_has_a_finalizer_goes_elsewhere_after_a_minute(space: Space) -> None:
-    await space.add_nodes(make_node("n1").cpu("500m"))
-    await run_victims(space, sized("victim", "low").finalizer("tests.makeway.dev/held").grace(2).on("n1"))
-    await space.create(sized("p", "high"))
-    await space.until_nominated("p")
-    await space.add_nodes(make_node("n2").cpu("500m"))
-    await space.run(sized("other", "low").on("n2"))
-
-    assert await space.until_bound("p", seconds=2 + 60 + 30) == "n2"
-
-    stuck = json.loads(await space.api.request("GET", f"/api/v1/namespaces/{space.namespace}/pods/victim"))
-    assert stuck["metadata"]["deletionTimestamp"]

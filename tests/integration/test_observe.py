@@ -69,17 +69,3 @@ async def test_default_preemption_acts_and_every_choice_is_compared_with_makeway
     for choice in ("makeway", "default"):
         victims = "makeway_planner_compared_victims_total"
         assert after.total(victims, choice=choice) - before.total(victims, choice=choice) == 4
-
-
-async def test_the_policys_limit_of_victims_does_not_bind_the_schedulers_own_preemption(space: Space) -> None:
-    await space.add_nodes(make_node("n1").cpu("500m"))
-    await run_victims(space, sized("one", "low", 250).on("n1"), sized("two", "low", 250).on("n1"))
-
-    async with policy(space.cluster, mode="observe", limits={"victimsPerOrder": 1}):
-        (pod,) = await space.create(sized("urgent", "high", 500))
-        comparison = await compared(space, pod)
-        assert await space.until_bound("urgent") == "n1"
-
-    assert comparison.result == "defaultOnly"
-    assert there(comparison.refusal).reason == "ForbiddenByPolicy"
-    assert not {"one", "two"} & (await space.pods()).keys()

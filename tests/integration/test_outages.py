@@ -32,18 +32,6 @@ async def full_node_and_empty_node(space: Space) -> None:
     await run_victims(space, sized("victim", "low", 500).on("n1"))
 
 
-async def test_without_a_planner_scheduling_goes_on_and_kube_scheduler_preempts(space: Space) -> None:
-    await full_node_and_empty_node(space)
-
-    async with space.cluster.without("planner"):
-        await space.create(sized("small", "low", 100))
-        (urgent,) = await space.create(sized("urgent", "high", 500))
-
-        assert await space.until_bound("small", seconds=5) == "n2"
-        assert await space.until_bound("urgent", seconds=5) == "n1"
-        assert await space.bus.orders(urgent.metadata.uid) == []
-
-
 async def test_without_nats_scheduling_goes_on_and_makeway_comes_back_with_it(space: Space) -> None:
     await full_node_and_empty_node(space)
 

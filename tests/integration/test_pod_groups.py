@@ -29,7 +29,7 @@ from integration.preempting import (
     sized,
 )
 from integration.queueing import queue, queues_yaml, quota_orders, until_ended
-from integration.space import Space, another_namespace, open_space
+from integration.space import Space, open_space
 from integration.waiting import NotYet, until
 from makeway.bus.messages import Outcome
 from makeway.core.k8s.disruption import DISRUPTION_TARGET
@@ -270,22 +270,6 @@ async def test_an_admission_policys_no_to_one_pod_keeps_the_whole_unit(space: Sp
     await until("no pod is marked", lambda: unmarked(space))
 
 
-@pytest.mark.wide
-async def test_a_hard_budgets_no_to_one_pod_keeps_the_whole_unit(space: Space) -> None:
-    await train(space)
-    async with policy(space.cluster, disruptionBudgets="hard", hardBudgetNamespaces=[space.namespace]):
-        async with space.cluster.frozen("evictor"):
-            preemptor = await ordered(space, sized("urgent", "high", 500))
-            await space.disruption_budget("c", {"app": "c"}, minAvailable=1)
-            await space.until_disruptions_allowed("c", 0)
-
-        _, outcome = await outcome_of_order(space, preemptor, seconds=90)
-
-    assert (outcome.result, outcome.reason) == ("failed", "disruption-budget")
-    assert by_evictors(space) == {}
-    assert set(MEMBERS) <= {name for name, pod in (await space.pods()).items() if stays(pod)}
-
-
 async def test_a_group_deleted_after_its_first_pod_goes_whole(space: Space, failpoints: Failpoints) -> None:
     await train(space)
     failpoints.arm("evictor.after-delete", HOLD)
@@ -403,36 +387,6 @@ async def test_the_highest_group_of_mode_all_goes_whole(space: Space) -> None:
     assert {one.name for one in order.victims} == {"a", "b"}
     assert {one.unit for one in order.victims} == {f"CompositePodGroup {space.namespace}/job"}
     assert stays((await space.pods()).get("c"))
-
-
-@pytest.mark.skipif(KUBERNETES.name != "1.37", reason="CompositePodGroups are of Kubernetes 1.37")
-async def test_pods_of_groups_whose_parents_form_a_cycle_stay(space: Space) -> None:
-    await space.add_nodes(make_node("n1").cpu("500m"))
-    await tree(space, "one", "all", "two")
-    await tree(space, "two", "single", "one")
-    await group(space, "workers", "single", parent="one")
-    await run_victims(space, member("a", 500, "n1", "workers"))
-
-    await space.create(sized("urgent", "high", 500))
-
-    await until_said(space.cluster, "form a cycle", "why", f"{space.namespace}/urgent")
-    await assert_stays_pending(space, "urgent")
-    assert by_evictors(space) == {}
-
-
-async def test_a_group_of_another_namespace_is_none(space: Space) -> None:
-    await space.add_nodes(make_node("n1").cpu("500m"))
-    async with another_namespace(space) as other:
-        manifest = {"metadata": {"name": "train"}, "spec": {"schedulingPolicy": {"basic": {}}}}
-        await space.post(groups_path(space).replace(f"/{space.namespace}/", f"/{other}/"), manifest)
-        await run_victims(space, member("a", 500, "n1"))
-
-        await space.create(sized("urgent", "high", 500))
-
-        await assert_stays_pending(space, "urgent")
-        _, text, error = await run(space.cluster, "why", f"{space.namespace}/urgent")
-    assert f"PodGroup {space.namespace}/train does not exist" in text, error
-    assert by_evictors(space) == {}
 
 
 def stays(pod: Pod | None) -> bool:

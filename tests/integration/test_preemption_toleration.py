@@ -1,8 +1,6 @@
 """PreemptionToleration on the real control plane: planner, plugin and evictor keep to the class as it is."""
 
-import asyncio
 import json
-import time
 from datetime import timedelta
 
 import pytest
@@ -57,18 +55,6 @@ def scheduled_at(pod: Pod) -> float:
     raise AssertionError("the pod does not say when it was scheduled")
 
 
-@pytest.mark.wide
-async def test_from_the_minimum_on_a_preemptor_takes_a_pod_that_tolerates_forever(
-    space: Space, classes: Classes
-) -> None:
-    await one_victim(space, classes, 1010, -1)
-
-    await ask(space, 1010)
-
-    assert await space.until_bound("urgent") == "n1"
-    assert len(deletes_of(space, "victim")) == 1
-
-
 async def test_below_the_minimum_it_waits_and_is_told_why(space: Space, classes: Classes) -> None:
     await one_victim(space, classes, 1010, -1)
 
@@ -107,19 +93,6 @@ async def test_a_waiting_pod_is_tried_again_as_a_toleration_ends(space: Space, c
     order, _ = await outcome_of_order(space, urgent)
     assert order.created_at.timestamp() > ends
     assert order.created_at - said.retry_at < timedelta(seconds=5)
-
-
-@pytest.mark.wide
-async def test_a_toleration_that_has_ended_protects_no_more(space: Space, classes: Classes) -> None:
-    seconds = 2
-    victim = await one_victim(space, classes, 1010, seconds)
-
-    await asyncio.sleep(scheduled_at(victim) + seconds - time.time() + 0.2)
-
-    urgent = await ask(space, 1005)
-
-    assert await space.until_bound("urgent") == "n1"
-    assert (await first_decision(space, urgent)).victims
 
 
 async def test_a_changed_class_counts_for_a_pod_that_runs_and_wakes_whoever_waits_for_it(
@@ -212,18 +185,3 @@ async def test_a_toleration_outlives_its_class_until_its_entry_goes(space: Space
     assert await space.until_bound("urgent") == "n1"
     assert len(deletes_of(space, "victim")) == 1
     assert tolerant not in await recorded(space)
-
-
-async def test_pods_of_a_gone_class_that_tolerated_nothing_can_go(space: Space, classes: Classes) -> None:
-    plain = await classes.add("plain", VICTIM_PRIORITY)
-    await classes.add("urgent-1005", 1005)
-    await space.add_nodes(make_node("n1").cpu(3))
-    await settle()
-    await space.run(asks_for("victim", plain, 2))
-
-    await classes.delete(plain)
-    await settle()
-    await ask(space, 1005)
-
-    assert await space.until_bound("urgent") == "n1"
-    assert len(deletes_of(space, "victim")) == 1

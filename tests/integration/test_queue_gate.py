@@ -6,11 +6,9 @@ Cases G-1 to G-3 of docs/conformance.md.
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
-import yaml
 
 from integration.builders import make_node, make_pod
 from integration.cluster import RunningCluster
@@ -174,59 +172,6 @@ async def test_without_nats_a_new_scheduler_waits_for_the_limits_with_all_but_wh
         assert most_at_once(space) == 2
     finally:
         await space.api.request("DELETE", "/api/v1/namespaces/makeway-system/configmaps/makeway-queues")
-
-
-@pytest.mark.wide
-async def test_without_nats_pods_come_above_max_where_unknown_limits_let_them_pass(
-    queue_cluster: RunningCluster, space: Space, control: Control
-) -> None:
-    await space.add_nodes(make_node("n1"))
-    await space.post("/api/v1/namespaces/makeway-system/configmaps", {"metadata": {"name": "makeway-queues"}})
-    try:
-        await control.put(*queue("ml", pods=2))
-        await space.create(*(queued(f"p{i}", "root.ml") for i in range(4)))
-        await until_bound_count(space, 2)
-
-        async with queue_cluster.without("nats"), when_unknown(queue_cluster, "pass"):
-            await until_bound_count(space, 4)
-    finally:
-        await queue_cluster.kill("scheduler")
-        await queue_cluster.start("scheduler")
-        await space.api.request("DELETE", "/api/v1/namespaces/makeway-system/configmaps/makeway-queues")
-
-
-@asynccontextmanager
-async def when_unknown(cluster: RunningCluster, does: str) -> AsyncIterator[None]:
-    """Start the scheduler anew with a `whenUnknown` of MakeWayQueues, until the start after the block."""
-    file = cluster.info.directory / "config" / "scheduler.yaml"
-    before = file.read_text()
-    configuration = yaml.safe_load(before)
-    for profile in configuration["profiles"]:
-        for plugin in profile["pluginConfig"]:
-            if plugin["name"] == "MakeWayQueues":
-                plugin["args"]["whenUnknown"] = does
-    await cluster.kill("scheduler")
-    file.write_text(yaml.safe_dump(configuration))
-    try:
-        await cluster.start("scheduler")
-        yield
-    finally:
-        file.write_text(before)
-
-
-@pytest.mark.wide
-async def test_a_max_of_the_root_holds_no_cni_pod_out_of_a_new_node(space: Space, control: Control) -> None:
-    await space.add_nodes(make_node("n1"))
-    await control.put(QueueLimit(path="root", max={"pods": 0}))
-    await space.create(queued("p", "root.default"))
-    await until_waiting(space, "p", "queue root: pods ", " of 0 used, 1 asked")
-
-    async with elsewhere(space, make_pod("cni"), "kube-system", "system-node-critical") as cni:
-        await cni.until_bound()
-    async with elsewhere(space, make_pod("agent"), "kube-system") as agent:
-        await agent.until_bound()
-
-    assert await bound(space) == []
 
 
 def adds_nodes(pod: Pod) -> bool:

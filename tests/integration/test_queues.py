@@ -6,7 +6,6 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
 import pytest_asyncio
 
 from integration.asking import ask, run, until_recording
@@ -17,7 +16,6 @@ from integration.configuring import (
     QUEUES_CONFIGMAP,
     control_state,
     events_on,
-    policy,
     put,
     put_queues,
 )
@@ -135,65 +133,6 @@ async def test_a_guarantee_leaves_something_over_and_is_named(space: Space) -> N
     assert len(await living(space)) == 3
 
 
-@pytest.mark.wide
-async def test_nobody_goes_where_too_much_would_be_left_over(space: Space) -> None:
-    await run_in_queue(space, 20, 20, 20, 20, 20)
-
-    tree = queue(space.namespace, guaranteed=50, max=55, delay="1s", miss=10)
-    await put_queues(space.cluster, queues_yaml(tree))
-    state = await until_ended(space.cluster, path(space), "unsuccessful", 0)
-
-    assert state.blocked[0].reason == "miss"
-    assert len(await living(space)) == 5
-    assert not await quota_orders(space, path(space))
-
-
-@pytest.mark.wide
-async def test_what_may_be_left_over_is_a_share_of_the_first_need_over_several_orders(space: Space) -> None:
-    await run_in_queue(space, *(1,) * 8)
-    kept = (in_queue(space, name, 1).annotation("makeway.dev/never-evict", "true") for name in ("k1", "k2"))
-    await run_victims(space, *kept)
-
-    protection = {"neverEvictNamespaces": ["*"]}
-    async with policy(space.cluster, limits={"victimsPerOrder": 2}, protection=protection):
-        await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=0, delay="1s", miss=25)))
-        await until_ended(space.cluster, path(space), "bestEffort", 8)
-
-    assert (await living(space)).keys() == {"k1", "k2"}
-    assert [len(order.victims) for order in await quota_orders(space, path(space))] == [2] * 4
-
-
-@pytest.mark.wide
-async def test_the_guarantee_of_a_parent_keeps_pods_of_a_leaf(space: Space) -> None:
-    name = space.namespace
-    await run_in_queue(space, 10, 10, 10, 10, 10, path=f"{path(space)}.a")
-    await run_victims(space, *(in_queue(space, f"b{number}", 10, f"{path(space)}.b") for number in range(3)))
-
-    leaf = queue("a", max=5, delay="1s")
-    await put_queues(space.cluster, queues_yaml(queue(name, leaf, queue("b"), guaranteed=60)))
-    state = await until_ended(space.cluster, f"{path(space)}.a", "bestEffort", 2)
-
-    assert f"guarantee of {path(space)}:" in state.message
-
-
-@pytest.mark.wide
-async def test_a_parent_and_a_queue_below_lowered_in_one_save_both_come_down(space: Space) -> None:
-    own = path(space)
-    await run_in_queue(space, *(5,) * 16, path=f"{own}.training")
-    await run_victims(space, *(in_queue(space, f"n{number}", 5, f"{own}.notebooks") for number in range(3)))
-
-    training = queue("training", max=30, delay="2s")
-    notebooks = queue("notebooks", guaranteed=15)
-    await put_queues(
-        space.cluster, queues_yaml(queue(space.namespace, training, notebooks, max=40, delay="2s"))
-    )
-    await until_ended(space.cluster, own, "success", 1)
-
-    stays = await living(space)
-    assert sum(stays.values()) == 40
-    assert {"n0", "n1", "n2"} <= stays.keys()
-
-
 async def test_where_the_api_server_refuses_one_pod_another_goes_and_the_cause_is_named(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu(100))
     await space.run(*(in_queue(space, name, 5).priority("mid") for name in ("p1", "p2")))
@@ -208,22 +147,6 @@ async def test_where_the_api_server_refuses_one_pod_another_goes_and_the_cause_i
         assert len(await living(space)) == 2
     assert f"could not be evicted: {space.namespace}/first: " in state.message
     assert "this pod may not be deleted" in state.message
-
-
-@pytest.mark.wide
-async def test_a_second_decrease_begins_anew_and_an_increase_stops_it(space: Space) -> None:
-    await run_in_queue(space, 10, 10)
-    await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=15, delay="30s")))
-    first = (await state_of(space.cluster, path(space))).timer
-    await asyncio.sleep(1)
-    await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=12, delay="30s")))
-    second = (await until_state(space.cluster, path(space), "a timer runs", lambda s: s.timer != first)).timer
-
-    assert (there(second).since - there(first).since).total_seconds() >= 1
-
-    await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=18, delay="30s")))
-    await until_state(space.cluster, path(space), "no timer runs", lambda state: state.timer is None)
-    assert len(await living(space)) == 2
 
 
 async def test_a_restart_begins_every_timer_anew(crash_cluster: RunningCluster, space: Space) -> None:
@@ -321,22 +244,6 @@ async def until_waits(cluster: RunningCluster, space: Space, reason: str) -> Que
         return waiting is not None and waiting.reason == reason
 
     return await until_state(cluster, path(space), f"it waits for {reason}", waits)
-
-
-@pytest.mark.wide
-async def test_a_quota_that_the_caps_hold_up_waits_and_comes_down_wholly(space: Space) -> None:
-    await run_in_queue(space, *(1,) * 8)
-    async with policy(space.cluster, limits={"victimsPerMinute": 5}):
-        await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=2, delay="1s")))
-
-        state = await until_waits(space.cluster, space, "victims-per-minute")
-        assert state.process is not None
-        assert state.process.evicted <= 4  # fewer where tests before have evicted pods within the minute
-        assert len(await living(space)) >= 4
-        await until_ended(space.cluster, path(space), "success", 6, seconds=210)
-
-    assert len(await living(space)) == 2
-    assert "QuotaWaits" in await events_on(space.cluster, QUEUES_CONFIGMAP)
 
 
 async def test_a_quota_waits_for_an_open_breaker_and_comes_down_after_its_reset(space: Space) -> None:

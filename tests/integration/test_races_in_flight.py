@@ -77,46 +77,6 @@ async def test_a_8_a_leaving_victim_is_waited_for_without_delete_or_second_order
     assert_bound_once(space, "p")
 
 
-@pytest.mark.wide
-@pytest.mark.slow
-@pytest.mark.usefixtures("space_without_evictor")
-async def test_a_8_victims_that_are_gone_before_the_evictor_looks_cost_no_delete(space: Space) -> None:
-    await run_victims(space, *[sized(name, "low", 250).on("n1") for name in ("v1", "v2")])
-    preemptor = await ordered(space, sized("p", "high", 500))
-    for name in ("v1", "v2"):
-        await space.remove(name)
-    await space.cluster.start("evictor")
-
-    _, outcome = await outcome_of_order(space, preemptor)
-    assert {victim.result for victim in outcome.victims} == {"gone"}
-    assert await space.until_bound("p", seconds=3) == "n1"
-    assert len(await space.bus.orders(preemptor.metadata.uid)) == 1
-
-
-@pytest.mark.wide
-@pytest.mark.slow
-@pytest.mark.usefixtures("space_without_evictor")
-async def test_a_8_a_victim_that_another_deletes_with_a_long_grace_is_waited_for(space: Space) -> None:
-    await run_victims(
-        space,
-        sized("slow", "low", 250).grace(20).leaves(AFTER_GRACE).on("n1"),
-        sized("quick", "low", 250).on("n1"),
-    )
-    preemptor = await ordered(space, sized("p", "high", 500))
-    await space.delete("slow")
-    await space.cluster.start("evictor")
-
-    _, outcome = await outcome_of_order(space, preemptor)
-    assert {victim.name: victim.result for victim in outcome.victims} == {
-        "slow": "terminating",
-        "quick": "deleted",
-    }
-    await assert_stays_pending(space, "p", seconds=1)
-    await space.delete("slow", grace_seconds=0)
-    assert await space.until_bound("p", seconds=3) == "n1"
-    assert len(await space.bus.orders(preemptor.metadata.uid)) == 1
-
-
 @pytest.mark.usefixtures("space_without_evictor")
 async def test_a_10_a_preemptor_that_is_deleted_ends_its_order(space: Space) -> None:
     await run_victims(space, sized("victim", "low", 500).on("n1"))

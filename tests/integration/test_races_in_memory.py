@@ -103,17 +103,3 @@ async def test_a_9_one_victim_in_memory_and_one_in_the_api_leave_together(space:
     assert [victim.name for victim in order.victims] == ["bound"]
     assert deletes_of(space, "waiting") == []
     await assert_nothing_left_behind(space)
-
-
-@pytest.mark.slow
-async def test_a_9_a_node_where_a_pod_waits_in_permit_is_no_place_for_one_of_equal_priority(
-    space: Space,
-) -> None:
-    await space.add_nodes(make_node("n1").cpu("500m"))
-    await until_assumed(space, sized("waiting", "high", 500).annotation(PERMIT, "120s"))
-
-    (pod,) = await space.create(sized("p", "high", 500))
-
-    with pytest.raises(AssertionError, match="is bound"):
-        await space.until_bound("p", seconds=2)
-    assert await space.bus.orders(pod.metadata.uid) == []
