@@ -61,8 +61,13 @@ def test_zero_seconds_are_no_toleration_at_all() -> None:
     assert not ask(199, make_class(seconds="0"), make_victim(ago=None)).exempt
 
 
-def test_negative_seconds_last_forever() -> None:
-    found = ask(199, make_class(seconds="-1"), make_victim(ago=LONG_AGO))
+@pytest.mark.parametrize(
+    ("seconds", "ago"),
+    [("-1", LONG_AGO), ("100", None), ("9223372036854775807", timedelta(0)), ("300000000000", timedelta(0))],
+    ids=["negative seconds", "not said when it was scheduled", "more than a calendar holds", "nearly so"],
+)
+def test_a_pod_is_exempt_without_an_end(seconds: str, ago: timedelta | None) -> None:
+    found = ask(199, make_class(seconds=seconds), make_victim(ago=ago))
 
     assert found.exempt
     assert found.until is None
@@ -181,13 +186,6 @@ def test_a_record_with_an_entry_that_is_no_class_cannot_be_used_and_says_which(t
         parse_record({"other": entry_of(make_class()), "steady": text})
 
 
-def test_a_pod_that_does_not_say_when_it_was_scheduled_is_exempt() -> None:
-    found = ask(199, make_class(seconds="100"), make_victim(ago=None))
-
-    assert found.exempt
-    assert found.until is None
-
-
 def test_a_pod_without_a_class_is_never_exempt() -> None:
     assert not ask(199, make_class(seconds="-1"), make_victim(cls="")).exempt
     assert not ask(199, None, make_victim(cls="")).exempt
@@ -203,14 +201,6 @@ def test_without_a_minimum_only_the_class_s_own_priority_is_tolerated() -> None:
 
     assert ask(100, own).exempt
     assert not ask(101, own).exempt
-
-
-@pytest.mark.parametrize("seconds", ["9223372036854775807", "300000000000"])
-def test_more_seconds_than_a_calendar_holds_are_forever(seconds: str) -> None:
-    found = ask(199, make_class(seconds=seconds))
-
-    assert found.exempt
-    assert found.until is None
 
 
 def test_the_answer_names_both_priorities_and_the_seconds() -> None:

@@ -171,42 +171,25 @@ def put(root: Path, binary: Binary) -> None:
     built.write_bytes(b"built elsewhere" * 1000)
 
 
-def test_an_answer_that_breaks_off_is_no_program(tmp_path: Path) -> None:
-    with answering(b"HTTP/1.0 200 OK\r\nContent-Length: 100\r\n\r\nhalf") as url:
-        some = Mirror(url, {file_name(TOOL, "key"): "0" * 64}, silence_seconds=1)
-        with pytest.raises(NotFetchedError, match="4 of 100 bytes"):
-            some.fetch(TOOL, "key", tmp_path / "tool")
-
-
 @pytest.mark.parametrize(
-    ("answer", "why"),
+    ("answer", "hangs", "why"),
     [
-        (b"HTTP/1.0 200 OK\r\n\r\nfour", "more than is waited for"),
-        (b"HTTP/1.0 200 OK\r\nContent-Length: some\r\n\r\n4", "some"),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 100\r\n\r\nhalf", False, "4 of 100 bytes"),
+        (b"HTTP/1.0 200 OK\r\n\r\nlonger", False, "more than is waited for"),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: some\r\n\r\n4", False, "some"),
+        (b"HTTP/1.0 200 OK\r\n\r\nplain", False, "not packed by gzip"),
+        (b"", True, "timed out"),
     ],
+    ids=["breaks off", "without an end", "without a length", "as the index states it, not packed", "hangs"],
 )
-def test_an_answer_without_an_end_or_a_length_is_no_program(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes, why: str
+def test_an_answer_that_is_no_program_is_told_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes, hangs: bool, why: str
 ) -> None:
-    monkeypatch.setattr(downloads, "_PROGRAM_BYTES", 3)
-    with answering(answer) as url:
-        some = Mirror(url, {file_name(TOOL, "key"): "0" * 64}, silence_seconds=1)
-        with pytest.raises(NotFetchedError, match=why):
-            some.fetch(TOOL, "key", tmp_path / "tool")
-
-
-def test_what_is_as_the_index_states_it_and_not_packed_is_no_program(tmp_path: Path) -> None:
+    monkeypatch.setattr(downloads, "_PROGRAM_BYTES", 5)
     digest = hashlib.sha256(b"plain").hexdigest()
-    with answering(b"HTTP/1.0 200 OK\r\n\r\nplain") as url:
-        some = Mirror(url, {file_name(TOOL, "key"): digest}, silence_seconds=1)
-        with pytest.raises(NotFetchedError, match="not packed by gzip"):
-            some.fetch(TOOL, "key", tmp_path / "tool")
-
-
-def test_a_server_that_hangs_is_given_up(tmp_path: Path) -> None:
-    with answering(b"", hangs=True) as url:
-        some = Mirror(url, {file_name(TOOL, "key"): "0" * 64}, silence_seconds=0.2)
-        with pytest.raises(NotFetchedError, match="timed out"):
+    with answering(answer, hangs=hangs) as url:
+        some = Mirror(url, {file_name(TOOL, "key"): digest}, silence_seconds=0.2 if hangs else 1)
+        with pytest.raises(NotFetchedError, match=why):
             some.fetch(TOOL, "key", tmp_path / "tool")
 
 
