@@ -117,12 +117,12 @@ func (f *InFlight) dropMembers(e *Order) {
 	}
 }
 
-// PlacesOf are the nominations of a group's order that the API does not show otherwise, by pod; nil where it has none.
-func (f *InFlight) PlacesOf(group types.UID) []wire.Placement {
+// PlacesOf are the nominations of a preemptor's order that the API does not show otherwise, by pod; nil where it has none.
+func (f *InFlight) PlacesOf(preemptor types.UID) []wire.Placement {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	var places []wire.Placement
-	if e := f.byPod[group]; e != nil {
+	if e := f.byPod[preemptor]; e != nil {
 		for _, m := range e.members {
 			if !m.done && !m.taken {
 				places = append(places, m.Placement)

@@ -840,7 +840,7 @@ func TestAPanicEndsAsUnschedulable(t *testing.T) {
 func TestARestartedSchedulerAdoptsTheOrderOfAGang(t *testing.T) {
 	g1, g2 := gangMember("g1"), gangMember("g2")
 	w, c := gangWorld(t, setup{}, 2, 2, g1, g2)
-	w.groupStored()
+	w.groupStored(0)
 	if w.groupGated(g1) {
 		t.Error("held before its first cycle: a gated pod is not entered into the nominator")
 	}
@@ -855,12 +855,12 @@ func TestARestartedSchedulerAdoptsTheOrderOfAGang(t *testing.T) {
 	}
 }
 
-// groupStored puts an order of gang "gang" into the stream as another process would, for members g1 on n1 and g2 on n2; v1 is its victim.
-func (w *world) groupStored() *wire.EvictionOrder {
+// groupStored puts an order of gang "gang" into the stream as another process would have so long ago, for members g1 on n1 and g2 on n2; v1 is its victim.
+func (w *world) groupStored(age time.Duration) *wire.EvictionOrder {
 	w.t.Helper()
 	now := time.Now()
 	order := &wire.EvictionOrder{
-		OrderID: wire.NewOrderID(now), Kind: wire.KindGroup, ClusterUID: "cluster", Writer: "other", CreatedAt: wire.At(now), NotAfter: wire.At(now.Add(time.Minute)),
+		OrderID: wire.NewOrderID(now), Kind: wire.KindGroup, ClusterUID: "cluster", Writer: "other", CreatedAt: wire.At(now.Add(-age)), NotAfter: wire.At(now.Add(time.Minute)),
 		Fence:   wire.Fence{Kind: "kv", Name: "x", Epoch: 1},
 		Group:   &wire.OrderedGroup{Namespace: "default", Name: "gang", UID: "gang-uid", Priority: high, SchedulerName: "default-scheduler", MustPlace: 2},
 		Members: []wire.OrderMember{{Namespace: "default", Name: "g1", UID: "g1", Node: "n1"}, {Namespace: "default", Name: "g2", UID: "g2", Node: "n2"}},
@@ -873,6 +873,17 @@ func (w *world) groupStored() *wire.EvictionOrder {
 	w.bus.put("makeway.v1.orders.group.gang-uid", data)
 	w.eventually("it is adopted", func() bool { return w.plugin.engine.inflight.HasOrder(order.OrderID) })
 	return order
+}
+
+func TestAGangWhoseNominationsHaveNotShownWithinAMinuteIsPlannedForAnew(t *testing.T) {
+	w, c := gangWorld(t, setup{}, 2, 2, gangMember("g1"), gangMember("g2"))
+	w.end(w.groupStored(time.Minute-time.Second), wire.ResultSucceeded)
+	w.eventually("its victims leave", func() bool { return w.entry("gang-uid").Phase == orders.Leaving })
+	if w.gang(c); len(w.bus.asked) != 0 {
+		t.Fatal("a plan was asked for while its nominations may not show yet")
+	}
+
+	w.eventually("a plan is asked for", func() bool { w.gang(c); return len(w.bus.asked) == 1 })
 }
 
 // missingLong has a gang have too few pods for long enough by now.
@@ -890,7 +901,7 @@ func TestAGangThatLosesAMemberForGoodLeavesNoNominationBehind(t *testing.T) {
 			w, c := gangWorld(t, setup{gangSize: func(string, string) (there, needed int) { return 2, 3 }}, 2, 2, g1, g2)
 			w.bus.group = plans(gangPlan("n1", "n2"))
 			if adopted {
-				w.end(w.groupStored(), wire.ResultSucceeded)
+				w.end(w.groupStored(0), wire.ResultSucceeded)
 			} else {
 				w.gang(c)
 				w.end(w.order(1), wire.ResultSucceeded)

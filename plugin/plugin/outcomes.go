@@ -148,7 +148,8 @@ func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
 	e.lookAtPlaces(w.Places)
 }
 
-// lookAtPlaces takes in where the API shows the pods of an order nominated: that may have changed before the order's end was known.
+// lookAtPlaces takes in where the API shows the pods of an order nominated: no event tells that a nomination has not shown for long, and it
+// may have changed before the order's end was known.
 func (e *engine) lookAtPlaces(places []wire.Placement) {
 	for _, place := range places {
 		ref := orders.RefOfPlacement(place)

@@ -58,7 +58,6 @@ func (p *preemptor) preemptForPod(ctx context.Context, state fwk.CycleState, sta
 	nodes := p.handle.SnapshotSharedLister().NodeInfos()
 
 	// 1) Ensure the pod may preempt: it has no order in flight, and no victims are leaving for it.
-	p.engine.inflight.NominatedTo(pod.UID, pod.Status.NominatedNodeName, p.engine.clock.Now())
 	if end, _ := p.ineligible(excluded(pod), func(node string) bool {
 		_, err := nodes.Get(node)
 		return err != nil || statuses.Get(node).Code() == fwk.UnschedulableAndUnresolvable

@@ -109,6 +109,7 @@ func (p *preemptor) ineligible(excluded *preemptResult, unresolvable func(node s
 	case excluded != nil:
 		return excluded, false
 	}
+	p.engine.lookAtPlaces(p.engine.inflight.PlacesOf(p.uid))
 	cycle := orders.FailedCycle{StillThere: p.stillThere(), Unresolvable: unresolvable, Beside: p.nominatedBeside()}
 	why, orderID, node := p.engine.inflight.Refuse(p.uid, p.engine.clock.Now(), cycle)
 	on := ""

@@ -359,6 +359,8 @@ class Scheduler:
             for other, one in there.items()
             if one and not self._is_of(other, preemptor) and priority(one) >= preemptor.priority
         ]
+        if (entry := self.inflight.by_pod.get(uid)) is not None:
+            self._look_at_places(entry)
         if self.inflight.refuse(uid, now, still_there, beside):
             return False
         if any(
