@@ -12,13 +12,13 @@ from makeway.bus.messages import (
     EvictionOrder,
     Fence,
     OrderedGroup,
-    OrderMember,
     Outcome,
+    Placement,
     Preemptor,
     Victim,
     VictimOutcome,
 )
-from makeway.bus.plan import NodeSelection, PlanRequest, Profile
+from makeway.bus.plan import MemberClass, NodeSelection, PlanRequest, Profile
 from makeway.core.k8s.objects import Pod
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
@@ -89,8 +89,7 @@ def make_group(uid: str = "uid-train", **changes: Any) -> OrderedGroup:
 def make_group_order(group_uid: str = "uid-train", **changes: Any) -> EvictionOrder:
     group = make_group(group_uid)
     members = tuple(
-        OrderMember(namespace="shop", name=f"train-{n}", uid=f"uid-train-{n}", node=f"node-{n}")
-        for n in (1, 2)
+        Placement(namespace="shop", name=f"train-{n}", uid=f"uid-train-{n}", node=f"node-{n}") for n in (1, 2)
     )
     order = make_order(kind="group", preemptor=None, node="", group=group, members=members)
     return msgspec.structs.replace(order, **changes)
@@ -116,7 +115,10 @@ def make_outcome(order: EvictionOrder, **changes: Any) -> Outcome:
     return msgspec.structs.replace(outcome, **changes)
 
 
-def plan_request(pod: object, **changes: Any) -> PlanRequest:
+ALL_NODES = NodeSelection(all_but=True)
+
+
+def plan_request(pod: object, nodes: NodeSelection = ALL_NODES, **changes: Any) -> PlanRequest:
     """A question about a pod, by its manifest, on all nodes."""
     request = PlanRequest(
         api_version=API_VERSION,
@@ -126,8 +128,7 @@ def plan_request(pod: object, **changes: Any) -> PlanRequest:
         timeout_milliseconds=100,
         max_candidates=16,
         profile=Profile(name="default-scheduler"),
-        pod=msgspec.Raw(msgspec.json.encode(pod)),
-        nodes=NodeSelection(all_but=True),
+        classes=(MemberClass(pod=msgspec.Raw(msgspec.json.encode(pod)), count=1, nodes=nodes),),
     )
     return msgspec.structs.replace(request, **changes)
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"makeway.dev/makeway/plugin/tracing"
+	"makeway.dev/makeway/plugin/wire"
 )
 
 // How long a cycle waits for an answer, and how long one is of use that came later.
@@ -29,31 +30,31 @@ const (
 var ErrLate = errors.New("the planner has not answered yet")
 
 // Asked is a question under way and, once it has come, its answer.
-type Asked[Reply any] struct {
+type Asked struct {
 	At   uint64      // when it was asked, as the caller counts
 	told atomic.Bool // the preemptor was told that the answer has come
 
 	answered chan struct{} // closed once the rest is set
-	reply    *Reply
+	reply    *wire.PlanReply
 	err      error
 }
 
 // NewAsked is a question that is about to be asked, at a moment as the caller counts.
-func NewAsked[Reply any](at uint64) *Asked[Reply] {
-	return &Asked[Reply]{At: at, answered: make(chan struct{}), err: errors.New("a panic was recovered, see the scheduler's log")}
+func NewAsked(at uint64) *Asked {
+	return &Asked{At: at, answered: make(chan struct{}), err: errors.New("a panic was recovered, see the scheduler's log")}
 }
 
 // Ask asks, and has those who wait for the answer go on.
-func (a *Asked[Reply]) Ask(ask func() (*Reply, error)) {
+func (a *Asked) Ask(ask func() (*wire.PlanReply, error)) {
 	defer close(a.answered)
 	a.reply, a.err = ask()
 }
 
 // Answered is closed once the answer has come, or none comes any more.
-func (a *Asked[Reply]) Answered() <-chan struct{} { return a.answered }
+func (a *Asked) Answered() <-chan struct{} { return a.answered }
 
 // Await returns the answer. Where none has come within so much time, or by the end of the context, the error is ErrLate.
-func (a *Asked[Reply]) Await(ctx context.Context, patience time.Duration) (*Reply, error) {
+func (a *Asked) Await(ctx context.Context, patience time.Duration) (*wire.PlanReply, error) {
 	select {
 	case <-a.answered:
 		return a.reply, a.err
@@ -72,29 +73,29 @@ func (a *Asked[Reply]) Await(ctx context.Context, patience time.Duration) (*Repl
 
 // Late are questions whose cycles have ended before the answers came, by preemptor. An answer is of use to the preemptor's next cycle
 // where that asks of the same; the cycle verifies it as any other. Safe for concurrent use.
-type Late[Reply any] struct {
+type Late struct {
 	most int
 
 	mu sync.Mutex
-	of map[types.UID]lateOne[Reply]
+	of map[types.UID]lateOne
 }
 
 // lateOne is a question, and what it is of; empty where its answer is of no use any more.
-type lateOne[Reply any] struct {
-	*Asked[Reply]
+type lateOne struct {
+	*Asked
 	namespace string
 	of        string
 	span      tracing.Span // of the attempt that asked, with which the next one goes on
 }
 
 // NewLate keeps so many questions at most.
-func NewLate[Reply any](most int) *Late[Reply] {
-	return &Late[Reply]{most: most, of: map[types.UID]lateOne[Reply]{}}
+func NewLate(most int) *Late {
+	return &Late{most: most, of: map[types.UID]lateOne{}}
 }
 
 // Keep keeps a preemptor's question with the span of its attempt, and reports whether there is room for it. No namespace keeps more than it
 // leaves to others. O(questions).
-func (l *Late[Reply]) Keep(uid types.UID, namespace string, asked *Asked[Reply], of string, span tracing.Span) bool {
+func (l *Late) Keep(uid types.UID, namespace string, asked *Asked, of string, span tracing.Span) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, there := l.of[uid]; !there {
@@ -108,25 +109,25 @@ func (l *Late[Reply]) Keep(uid types.UID, namespace string, asked *Asked[Reply],
 			return false
 		}
 	}
-	l.of[uid] = lateOne[Reply]{Asked: asked, namespace: namespace, of: of, span: span}
+	l.of[uid] = lateOne{Asked: asked, namespace: namespace, of: of, span: span}
 	return true
 }
 
 // Span is that of the attempt whose question is kept; zero where none is.
-func (l *Late[Reply]) Span(uid types.UID) tracing.Span {
+func (l *Late) Span(uid types.UID) tracing.Span {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.of[uid].span
 }
 
 // drop keeps a question no longer: no attempt goes on with its span. The caller holds the lock.
-func (l *Late[Reply]) drop(uid types.UID) {
+func (l *Late) drop(uid types.UID) {
 	l.of[uid].span.End(nil, "result", "late")
 	delete(l.of, uid)
 }
 
 // Take returns a preemptor's question, and keeps it no longer; nil where there is none. useless: there was one, of something else.
-func (l *Late[Reply]) Take(uid types.UID, of string) (asked *Asked[Reply], useless bool) {
+func (l *Late) Take(uid types.UID, of string) (asked *Asked, useless bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	one, there := l.of[uid]
@@ -139,19 +140,19 @@ func (l *Late[Reply]) Take(uid types.UID, of string) (asked *Asked[Reply], usele
 }
 
 // Of is the question of a preemptor that is kept; nil where none is.
-func (l *Late[Reply]) Of(uid types.UID) *Asked[Reply] {
+func (l *Late) Of(uid types.UID) *Asked {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.of[uid].Asked
 }
 
 // Tell reports whether a preemptor is to be told of an answer that has come: its question is kept, and it was not told before.
-func (l *Late[Reply]) Tell(uid types.UID, asked *Asked[Reply]) bool {
+func (l *Late) Tell(uid types.UID, asked *Asked) bool {
 	return l.Of(uid) == asked && !asked.told.Swap(true)
 }
 
 // End keeps a question no longer, and reports whether it was kept.
-func (l *Late[Reply]) End(uid types.UID, asked *Asked[Reply]) bool {
+func (l *Late) End(uid types.UID, asked *Asked) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.of[uid].Asked != asked {
@@ -162,14 +163,14 @@ func (l *Late[Reply]) End(uid types.UID, asked *Asked[Reply]) bool {
 }
 
 // Forget keeps no question of a preemptor any longer: it is bound, gone, or has its order.
-func (l *Late[Reply]) Forget(uid types.UID) {
+func (l *Late) Forget(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.drop(uid)
 }
 
 // Outdate makes the answers to all questions useless. Their preemptors are still tried again when they come.
-func (l *Late[Reply]) Outdate() {
+func (l *Late) Outdate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for uid, one := range l.of {

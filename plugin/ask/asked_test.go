@@ -12,8 +12,8 @@ import (
 )
 
 func TestNoMoreLateQuestionsAreKeptThanTheBoundAndEachPreemptorHasOne(t *testing.T) {
-	late := NewLate[wire.PlanReply](2)
-	first, again := NewAsked[wire.PlanReply](1), NewAsked[wire.PlanReply](2)
+	late := NewLate(2)
+	first, again := NewAsked(1), NewAsked(2)
 	for _, uid := range []types.UID{"a", "b"} {
 		if !late.Keep(uid, string(uid), first, "", tracing.Span{}) {
 			t.Errorf("%s is not kept", uid)
@@ -37,10 +37,10 @@ func TestNoMoreLateQuestionsAreKeptThanTheBoundAndEachPreemptorHasOne(t *testing
 }
 
 func TestANamespaceLeavesOthersRoomForLateQuestions(t *testing.T) {
-	late, kept := NewLate[wire.PlanReply](8), map[string]int{}
+	late, kept := NewLate(8), map[string]int{}
 	for _, namespace := range []string{"first", "second"} {
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
-			if late.Keep(types.UID(namespace+name), namespace, NewAsked[wire.PlanReply](1), "", tracing.Span{}) {
+			if late.Keep(types.UID(namespace+name), namespace, NewAsked(1), "", tracing.Span{}) {
 				kept[namespace]++
 			}
 		}
@@ -51,7 +51,7 @@ func TestANamespaceLeavesOthersRoomForLateQuestions(t *testing.T) {
 }
 
 func TestAnAnswerThatHasComeIsThereForWhoWaitsNotAtAll(t *testing.T) {
-	asked := NewAsked[wire.PlanReply](1)
+	asked := NewAsked(1)
 	if _, err := asked.Await(context.Background(), 0); !errors.Is(err, ErrLate) {
 		t.Errorf("error %v", err)
 	}

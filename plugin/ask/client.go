@@ -54,25 +54,13 @@ type Client struct {
 	Seen     *Seen         // how far the scheduler has come
 	Least    time.Duration // that a cycle waits
 
-	LatePods   *Late[wire.PlanReply]
-	LateGroups *Late[wire.GroupPlanReply]
+	LatePods   *Late
+	LateGroups *Late
 }
 
 // Exchange sends a question and waits for its answer, at most as long as the question says. It may wait longer than its context says,
 // and is called where nothing waits for it.
-type Exchange[Reply any] func(context.Context) (*Reply, error)
-
-// Plan returns what asks about a pod; an error where nothing is asked.
-func (c *Client) Plan(request *wire.PlanRequest) (Exchange[wire.PlanReply], error) {
-	to := inquiry{subject: c.Subjects.Plan(), breaker: c.Pods, id: request.RequestID, timeout: time.Duration(request.TimeoutMilliseconds) * time.Millisecond}
-	return prepare(c, to, request, func(reply *wire.PlanReply) string { return reply.RequestID })
-}
-
-// PlanGroup returns what asks about a pod group; an error where nothing is asked.
-func (c *Client) PlanGroup(request *wire.GroupPlanRequest) (Exchange[wire.GroupPlanReply], error) {
-	to := inquiry{subject: c.Subjects.PlanGroup(), breaker: c.Groups, id: request.RequestID, timeout: time.Duration(request.TimeoutMilliseconds) * time.Millisecond}
-	return prepare(c, to, request, func(reply *wire.GroupPlanReply) string { return reply.RequestID })
-}
+type Exchange func(context.Context) (*wire.PlanReply, error)
 
 // inquiry is a question to the planner.
 type inquiry struct {
@@ -83,8 +71,13 @@ type inquiry struct {
 	breaker *Breaker
 }
 
-// prepare returns what sends a question and waits for its answer. Failures count towards its breaker; an answer closes it.
-func prepare[Reply any](c *Client, q inquiry, request any, idOf func(*Reply) string) (_ Exchange[Reply], err error) {
+// Plan returns what sends a question, about a pod or a pod group, and waits for its answer; an error where nothing is sent. Failures count
+// towards its breaker; an answer closes it.
+func (c *Client) Plan(request *wire.PlanRequest) (_ Exchange, err error) {
+	q := inquiry{subject: c.Subjects.Plan(), breaker: c.Pods, id: request.RequestID, timeout: time.Duration(request.TimeoutMilliseconds) * time.Millisecond}
+	if request.Group != nil {
+		q.subject, q.breaker = c.Subjects.PlanGroup(), c.Groups
+	}
 	if q.data, err = wire.Encode(request); err != nil {
 		return nil, err
 	}
@@ -94,16 +87,16 @@ func prepare[Reply any](c *Client, q inquiry, request any, idOf func(*Reply) str
 	if !q.breaker.Allow() {
 		return nil, ErrBreakerOpen
 	}
-	return func(ctx context.Context) (*Reply, error) { return send(ctx, c, q, idOf) }, nil
+	return func(ctx context.Context) (*wire.PlanReply, error) { return c.send(ctx, q) }, nil
 }
 
 // send is one exchange.
-func send[Reply any](ctx context.Context, c *Client, q inquiry, idOf func(*Reply) string) (*Reply, error) {
+func (c *Client) send(ctx context.Context, q inquiry) (*wire.PlanReply, error) {
 	start, asked := time.Now(), q.breaker.clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, q.timeout)
 	defer cancel()
 	ctx, span := c.Tracer.Begin(ctx, "request", "request_id", q.id)
-	reply, result, err := exchange(ctx, c, q, idOf)
+	reply, result, err := c.exchange(ctx, q)
 	span.End(err, "result", result)
 	requestDuration.WithLabelValues(result).Observe(time.Since(start).Seconds())
 	if err != nil {
@@ -120,7 +113,7 @@ func send[Reply any](ctx context.Context, c *Client, q inquiry, idOf func(*Reply
 }
 
 // exchange is one request and its checked answer, with the metric's label.
-func exchange[Reply any](ctx context.Context, c *Client, q inquiry, idOf func(*Reply) string) (*Reply, string, error) {
+func (c *Client) exchange(ctx context.Context, q inquiry) (*wire.PlanReply, string, error) {
 	raw, err := c.Bus.Request(ctx, q.subject, q.data)
 	switch {
 	case errors.Is(err, natsbus.ErrNoResponders):
@@ -130,7 +123,7 @@ func exchange[Reply any](ctx context.Context, c *Client, q inquiry, idOf func(*R
 	case err != nil:
 		return nil, planTimeout, fmt.Errorf("no answer within %s: %w", q.timeout, err)
 	}
-	reply, err := wire.DecodeVersioned[Reply](raw)
+	reply, err := wire.DecodeVersioned[wire.PlanReply](raw)
 	if err != nil {
 		var malformed *wire.MalformedError
 		if errors.As(err, &malformed) && malformed.Reason != wire.ReasonUnknownVersion {
@@ -138,8 +131,8 @@ func exchange[Reply any](ctx context.Context, c *Client, q inquiry, idOf func(*R
 		}
 		return nil, planMalformed, err
 	}
-	if id := idOf(reply); id != q.id {
-		return nil, planMalformed, fmt.Errorf("an answer to %q", id)
+	if reply.RequestID != q.id {
+		return nil, planMalformed, fmt.Errorf("an answer to %q", reply.RequestID)
 	}
 	return reply, planAnswered, nil
 }

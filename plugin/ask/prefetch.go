@@ -8,7 +8,6 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"makeway.dev/makeway/plugin/tracing"
-	"makeway.dev/makeway/plugin/wire"
 )
 
 // Labels of makeway_scheduler_plans_ahead_total.
@@ -100,14 +99,14 @@ func (h *History) Nodes(pod *v1.Pod) (nodes Potential, ok bool) {
 // Prefetch is a plan that is asked for before PostFilter wants one. It is of use where PostFilter would ask the same.
 type Prefetch struct {
 	Question
-	*Asked[wire.PlanReply]
+	*Asked
 	Result string // what becomes of it, for the metric
 	Span   tracing.Span
 }
 
 // NewPrefetch is a question that is about to be asked, at a moment as the caller counts.
 func NewPrefetch(q Question, at uint64) *Prefetch {
-	return &Prefetch{Question: q, Asked: NewAsked[wire.PlanReply](at), Result: PrefetchUnneeded}
+	return &Prefetch{Question: q, Asked: NewAsked(at), Result: PrefetchUnneeded}
 }
 
 // Answers notes what is asked after all, and reports whether that is the same.

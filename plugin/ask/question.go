@@ -8,24 +8,31 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// Question is what a cycle asks the planner: so many candidates for a pod among some nodes, under a mode.
+// Question is what a cycle asks the planner, under a mode: about a pod, which is one class of one, or about a pod group.
 type Question struct {
-	Pod        *v1.Pod
 	Mode       string
-	Nodes      Potential
-	Candidates int
-	Full       bool // set the columns aside
+	Classes    []*Class
+	Candidates int          // for a pod: so many nodes
+	Full       bool         // set the columns aside
+	Group      *minor.Group // nil for a pod
+	Priority   int32        // of the group
+	MustPlace  int          // so many of its members
 }
 
-// same reports whether the question is another one over again. O(names of nodes).
+// One is the class of a pod by itself, among some nodes.
+func One(pod *v1.Pod, nodes Potential) []*Class {
+	return []*Class{{Pods: []*v1.Pod{pod}, Potential: nodes}}
+}
+
+// same reports whether the question about a pod is another one over again. O(names of nodes).
 func (q Question) same(other Question) bool {
-	return q.Pod == other.Pod && q.Mode == other.Mode && q.Candidates == other.Candidates && q.Full == other.Full && q.Nodes.equal(other.Nodes)
+	one, another := q.Classes[0], other.Classes[0]
+	return one.Pods[0] == another.Pods[0] && q.Mode == other.Mode && q.Candidates == other.Candidates && q.Full == other.Full && one.Potential.equal(another.Potential)
 }
 
 // View is what a scheduler knows that the API server does not, or not yet. The sets are complete, since another planner may answer the
@@ -46,85 +53,52 @@ type How struct {
 	Prefetched bool // while the filters run
 }
 
-// Request builds the message, of the pod with what the planner reads. O(nodes + nominations).
+// Request builds the message, of the pods with what the planner reads. Nominations are without those of the pods that are asked about, which
+// a plan replaces. O(nodes + nominations + members).
 func (q Question) Request(by How, known View) (*wire.PlanRequest, error) {
-	raw, err := wire.Encode(project(q.Pod))
-	if err != nil {
-		return nil, fmt.Errorf("encode pod: %w", err)
-	}
-	return &wire.PlanRequest{
+	request := &wire.PlanRequest{
 		APIVersion:          wire.APIVersion,
 		RequestID:           wire.NewRequestID(by.Now),
 		ClusterUID:          known.ClusterUID,
 		Mode:                q.Mode,
 		TimeoutMilliseconds: by.Timeout.Milliseconds(),
-		MaxCandidates:       int64(q.Candidates),
 		Profile:             by.Profile,
-		Pod:                 raw,
-		Nodes:               q.Nodes.Nodes,
-		Nominations:         known.Nominations,
-		Assumed:             known.Assumed,
+		MaxCandidates:       int64(q.Candidates),
+		MustPlace:           int64(q.MustPlace),
 		Seen:                known.Seen,
 		Ahead:               by.Prefetched,
 		IgnoreColumns:       q.Full,
 		OutcomesRead:        known.OutcomesRead,
-	}, nil
-}
-
-// GroupQuestion is what a cycle asks the planner for a pod group.
-type GroupQuestion struct {
-	Group     minor.Group
-	Priority  int32
-	MustPlace int
-	Mode      string
-	Classes   []*Class
-	LeftOut   sets.Set[string]   // nodes to leave out
-	Nodes     fwk.NodeInfoLister // of the cycle
-}
-
-// Request builds the message. Nominations are without those of the group's members, which a plan replaces.
-// O(nodes + nominations + members).
-func (q GroupQuestion) Request(by How, known View) (*wire.GroupPlanRequest, error) {
-	request := &wire.GroupPlanRequest{
-		APIVersion:          wire.APIVersion,
-		RequestID:           wire.NewRequestID(by.Now),
-		ClusterUID:          known.ClusterUID,
-		Mode:                q.Mode,
-		TimeoutMilliseconds: by.Timeout.Milliseconds(),
-		Profile:             by.Profile,
-		Group: wire.GroupPreemptor{
-			Namespace: q.Group.Namespace, Name: q.Group.Name, UID: string(q.Group.UID), Priority: q.Priority,
-		},
-		MustPlace:    int64(q.MustPlace),
-		Topology:     q.Group.Topology,
-		Seen:         known.Seen,
-		OutcomesRead: known.OutcomesRead,
 	}
+	asked := sets.New[string]()
 	for _, class := range q.Classes {
 		raw, err := wire.Encode(project(class.Pods[0]))
 		if err != nil {
-			return nil, fmt.Errorf("encode member: %w", err)
+			return nil, fmt.Errorf("encode pod: %w", err)
 		}
-		nodes := class.Potential.Without(q.LeftOut, q.Nodes).Nodes
-		asked := wire.MemberClass{Pod: raw, Count: int64(len(class.Pods)), Nodes: nodes}
+		nodes := class.Potential.Nodes
+		of := wire.MemberClass{Pod: raw, Count: int64(len(class.Pods)), Nodes: nodes}
 		if at := slices.IndexFunc(request.Classes, func(other wire.MemberClass) bool {
 			return other.SameNodesAs == nil && len(nodes.Names) > 0 && other.Nodes.AllBut == nodes.AllBut && slices.Equal(other.Nodes.Names, nodes.Names)
 		}); at >= 0 {
 			same := int64(at)
-			asked.Nodes, asked.SameNodesAs = wire.NodeSelection{}, &same
+			of.Nodes, of.SameNodesAs = wire.NodeSelection{}, &same
 		}
-		request.Classes = append(request.Classes, asked)
+		request.Classes = append(request.Classes, of)
+		for _, pod := range class.Pods {
+			asked.Insert(string(pod.UID))
+		}
 	}
-	for _, pod := range q.Group.Placed {
-		request.Placed = append(request.Placed, wire.Placement{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName})
+	if group := q.Group; group != nil {
+		request.Group = &wire.GroupPreemptor{Namespace: group.Namespace, Name: group.Name, UID: string(group.UID), Priority: q.Priority}
+		request.Topology = group.Topology
+		for _, pod := range group.Placed {
+			request.Placed = append(request.Placed, wire.Placement{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName})
+		}
+		slices.SortFunc(request.Placed, func(a, b wire.Placement) int { return strings.Compare(a.UID, b.UID) })
 	}
-	slices.SortFunc(request.Placed, func(a, b wire.Placement) int { return strings.Compare(a.UID, b.UID) })
-	members := make(map[string]bool, len(q.Group.Waiting))
-	for _, pod := range q.Group.Waiting {
-		members[string(pod.UID)] = true
-	}
-	isMember := func(place wire.Placement) bool { return members[place.UID] }
-	request.Nominations = slices.DeleteFunc(known.Nominations, isMember)
-	request.Assumed = slices.DeleteFunc(known.Assumed, isMember)
+	isAsked := func(place wire.Placement) bool { return asked.Has(place.UID) }
+	request.Nominations = slices.DeleteFunc(known.Nominations, isAsked)
+	request.Assumed = slices.DeleteFunc(known.Assumed, isAsked)
 	return request, nil
 }

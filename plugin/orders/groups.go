@@ -167,11 +167,6 @@ func (f *InFlight) MembersMissing(orderID, reason string, missing bool, now time
 	return true
 }
 
-// OfMember is where a member of an order is placed.
-func OfMember(m wire.OrderMember) wire.Placement {
-	return wire.Placement{Namespace: m.Namespace, Name: m.Name, UID: m.UID, Node: m.Node}
-}
-
 func RefOfPlacement(place wire.Placement) wire.PodRef {
 	return wire.PodRef{Namespace: place.Namespace, Name: place.Name, UID: place.UID}
 }

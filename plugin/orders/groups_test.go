@@ -12,9 +12,8 @@ import (
 // groupOrder is an order of gang "gang" for member a on node n1 and b on n2.
 func groupOrder(victims ...types.UID) *Order {
 	e := order("o", victims...)
-	e.EnterGroup(&wire.OrderedGroup{Namespace: "ns", Name: "gang", UID: "gang-uid"}, []wire.OrderMember{
-		{Namespace: "ns", Name: "a", UID: "a", Node: "n1"}, {Namespace: "ns", Name: "b", UID: "b", Node: "n2"},
-	})
+	e.Preemptor, e.Node = wire.PodRef{Namespace: "ns", Name: "gang", UID: "gang-uid"}, ""
+	e.Enter(wire.Placement{Namespace: "ns", Name: "a", UID: "a", Node: "n1"}, wire.Placement{Namespace: "ns", Name: "b", UID: "b", Node: "n2"})
 	return e
 }
 

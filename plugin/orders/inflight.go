@@ -324,7 +324,7 @@ func (f *InFlight) put(e *Order) {
 		f.happens(old, onReplaced)
 	}
 	if len(e.members) == 0 && !e.isQuota() {
-		e.enterPod()
+		e.Enter(e.place())
 	}
 	f.byPod[uid] = e
 	f.byOrder[e.OrderID] = e

@@ -130,18 +130,17 @@ func (e *Order) meets(stillThere func(node string, uid types.UID) bool) bool {
 	return met
 }
 
-// EnterGroup has an order make room for a group.
-func (e *Order) EnterGroup(group *wire.OrderedGroup, members []wire.OrderMember) {
-	e.Preemptor = wire.PodRef{Namespace: group.Namespace, Name: group.Name, UID: group.UID}
-	e.Node = ""
-	for _, m := range members {
-		e.members = append(e.members, member{Placement: OfMember(m)})
-	}
+// place is that of a pod that the order makes room for.
+func (e *Order) place() wire.Placement {
+	return wire.Placement{Namespace: e.Preemptor.Namespace, Name: e.Preemptor.Name, UID: e.Preemptor.UID, Node: e.Node}
 }
 
-// enterPod has the pod that an order makes room for be its own only member.
-func (e *Order) enterPod() {
-	e.members = []member{{Placement: wire.Placement{Namespace: e.Preemptor.Namespace, Name: e.Preemptor.Name, UID: e.Preemptor.UID, Node: e.Node}}}
+// Enter has an order make room for pods on their nodes: a pod, or the members of a group.
+func (e *Order) Enter(places ...wire.Placement) {
+	for _, place := range places {
+		place.NodeUID = "" // as requests name nominations
+		e.members = append(e.members, member{Placement: place})
+	}
 }
 
 // longestGrace bounds, in seconds, what is believed of a victim's grace period: a year.
@@ -176,12 +175,13 @@ func FromMessage(order *wire.EvictionOrder, opensAt time.Time) *Order {
 	}
 	switch order.Kind {
 	case wire.KindGroup:
-		e.EnterGroup(order.Group, order.Members)
+		e.Preemptor = wire.PodRef{Namespace: order.Group.Namespace, Name: order.Group.Name, UID: order.Group.UID}
+		e.Enter(order.Members...)
 	case wire.KindQuota:
 		e.Preemptor = wire.PodRef{UID: order.Queue}
 	default:
 		e.Preemptor = wire.PodRef{Namespace: order.Preemptor.Namespace, Name: order.Preemptor.Name, UID: order.Preemptor.UID}
-		e.enterPod()
+		e.Enter(e.place())
 	}
 	for _, v := range order.Victims {
 		e.Victims = append(e.Victims, types.UID(v.UID))

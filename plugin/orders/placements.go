@@ -84,9 +84,8 @@ func (p *Placements) Unassume(uid types.UID) {
 }
 
 // Lists are the nominated and the assumed pods, ordered by UID. `also` are nominations that the API may
-// not show yet, which go before those that it shows; `except` is left out of both lists. O(both lists), and
-// each of `also` moves what follows it.
-func (p *Placements) Lists(also []wire.Placement, except types.UID) (nominated, assumed []wire.Placement) {
+// not show yet, which go before those that it shows. O(both lists), and each of `also` moves what follows it.
+func (p *Placements) Lists(also []wire.Placement) (nominated, assumed []wire.Placement) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	merged := make(placementList, 0, len(p.Nominated)+len(also))
@@ -98,10 +97,7 @@ func (p *Placements) Lists(also []wire.Placement, except types.UID) (nominated, 
 	for _, place := range also {
 		merged.put(place)
 	}
-	merged.remove(except)
-	placed := slices.Clone(p.assumed)
-	placed.remove(except)
-	return merged, placed
+	return merged, slices.Clone(p.assumed)
 }
 
 // placementList is placements ordered by UID, one a pod. A change moves what follows, which for some hundreds of pods costs

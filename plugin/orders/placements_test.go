@@ -29,7 +29,7 @@ func TestPlacementsAreListedByUIDAndOnlyOnce(t *testing.T) {
 	p.Unassume("back")
 
 	also := []wire.Placement{{UID: "new", Node: "n4"}, {UID: "c", Node: "n5"}, {UID: "preemptor", Node: "n6"}}
-	nominations, assumed := p.Lists(also, "preemptor")
+	nominations, assumed := p.Lists(also)
 
 	expect := func(list []wire.Placement, want ...string) {
 		t.Helper()
@@ -41,9 +41,9 @@ func TestPlacementsAreListedByUIDAndOnlyOnce(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	expect(nominations, "a on n2", "b on n1", "c on n5", "new on n4")
-	expect(assumed, "both on n3", "y on n3", "z on n3")
-	if again, _ := p.Lists(nil, ""); len(again) != 3 {
+	expect(nominations, "a on n2", "b on n1", "c on n5", "new on n4", "preemptor on n6")
+	expect(assumed, "both on n3", "preemptor on n3", "y on n3", "z on n3")
+	if again, _ := p.Lists(nil); len(again) != 3 {
 		t.Errorf("asking has changed the placements: %v", again)
 	}
 }

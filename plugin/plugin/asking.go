@@ -9,7 +9,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -27,29 +26,23 @@ import (
 
 // plan asks for so many candidates, without the nodes that failed; the result says why there is none.
 func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *preemptResult) {
-	reply, err := a.answer(ctx, ask.Question{Pod: a.pod, Mode: a.mode, Nodes: a.left(), Candidates: candidates, Full: a.full})
-	if err != nil {
-		return nil, a.unreachable(a.engine.planner.Pods, err)
-	}
-	planned := len(reply.Candidates)+len(reply.Unmodelled) > 0
-	if end := a.unplanned(reply.Status, reply.Refusal); end != nil {
-		return nil, end
-	}
-	if !planned {
-		end := a.refusal(ctx, reply)
-		return nil, &end
-	}
-	return reply, nil
-}
-
-// answer returns the planner's reply, to the prefetched question where it is the same.
-func (a *attempt) answer(ctx context.Context, q ask.Question) (*wire.PlanReply, error) {
-	var asked *ask.Asked[wire.PlanReply]
+	q := a.asks(candidates)
+	var asked *ask.Asked
 	if a.prefetch != nil && a.prefetch.Answers(q) {
 		asked = a.prefetch.Asked
 	}
 	a.prefetch = nil
-	return a.inquirer.answer(ctx, asked, func() (ask.Exchange[wire.PlanReply], error) { return a.question(q, false) })
+	reply, end := a.answer(ctx, asked, func() (ask.Exchange, error) { return a.question(q, false) })
+	if end != nil || len(reply.Candidates)+len(reply.Unmodelled) > 0 {
+		return reply, end
+	}
+	refused := a.refusal(ctx, reply)
+	return nil, &refused
+}
+
+// asks is the question for so many candidates, without the nodes that failed.
+func (a *attempt) asks(candidates int) ask.Question {
+	return ask.Question{Mode: a.mode, Classes: ask.One(a.pod, a.left()), Candidates: candidates, Full: a.full}
 }
 
 // mayAsk reports whether there is time for one more plan: one that the attempt's own end cut short would count as
@@ -60,12 +53,16 @@ func mayAsk(ctx context.Context, planTimeout time.Duration) bool {
 }
 
 // question returns what sends a question and waits for its answer; prefetched says that it is asked while the filters run.
-func (pl *MakeWay) question(q ask.Question, prefetched bool) (ask.Exchange[wire.PlanReply], error) {
-	known, err := pl.engine.view(q.Pod.UID)
+func (pl *MakeWay) question(q ask.Question, prefetched bool) (ask.Exchange, error) {
+	known, err := pl.engine.view()
 	if err != nil {
 		return nil, err
 	}
-	by := ask.How{Now: pl.engine.clock.Now(), Timeout: max(pl.args.PlanTimeout.Duration, ask.AnsweredWithin), Profile: pl.Profile(), Prefetched: prefetched}
+	timeout := pl.args.PlanTimeout.Duration
+	if q.Group != nil {
+		timeout = pl.args.GroupPlanTimeout.Duration
+	}
+	by := ask.How{Now: pl.engine.clock.Now(), Timeout: max(timeout, ask.AnsweredWithin), Profile: pl.Profile(), Prefetched: prefetched}
 	request, err := q.Request(by, known)
 	if err != nil {
 		return nil, err
@@ -73,12 +70,12 @@ func (pl *MakeWay) question(q ask.Question, prefetched bool) (ask.Exchange[wire.
 	return pl.engine.planner.Plan(request)
 }
 
-// view is what this scheduler knows that the API server does not; except is left out of its nominations.
-func (e *engine) view(except types.UID) (known ask.View, err error) {
+// view is what this scheduler knows that the API server does not.
+func (e *engine) view() (known ask.View, err error) {
 	if known.ClusterUID, err = e.control.ClusterUID(); err != nil {
 		return known, err
 	}
-	known.Nominations, known.Assumed = e.placements.Lists(e.inflight.Nominated(), except)
+	known.Nominations, known.Assumed = e.placements.Lists(e.inflight.Nominated())
 	known.Seen, known.OutcomesRead = e.planner.Seen.All(), e.planner.Seen.Outcomes()
 	return known, nil
 }
@@ -133,7 +130,7 @@ func (pl *MakeWay) startPrefetch(pod *v1.Pod) *ask.Prefetch {
 	if nodes.Count == 0 {
 		return nil
 	}
-	q := ask.NewPrefetch(ask.Question{Pod: current, Mode: wire.ModeEnforce, Nodes: nodes, Candidates: pl.firstCandidates()}, uint64(pl.engine.memory.Retries.Now()))
+	q := ask.NewPrefetch(ask.Question{Mode: wire.ModeEnforce, Classes: ask.One(current, nodes), Candidates: pl.firstCandidates()}, uint64(pl.engine.memory.Retries.Now()))
 	var ctx context.Context
 	ctx, q.Span = pl.engine.beginSpan(pl.engine.life, klog.KObj(pod), pod.UID)
 	goroutines.GoRecovered(ctx, "plan_ahead", func(ctx context.Context) {
@@ -172,7 +169,7 @@ func (pl *MakeWay) finishPrefetch(state fwk.CycleState) {
 	plansPrefetched.WithLabelValues(q.Result).Inc()
 	q.Span.End(nil, "result", q.Result)
 	if q.Unneeded() {
-		pl.engine.planner.History.Forget(q.Pod)
+		pl.engine.planner.History.Forget(q.Classes[0].Pods[0])
 	}
 }
 
@@ -194,30 +191,40 @@ const (
 // errAway is ask.ErrLate where the planner has not answered recently.
 var errAway = errors.New("the planner has not answered recently; it is asked, and not waited for")
 
-// inquirer is what one cycle waits for: answers about one preemptor, a pod or a group.
-type inquirer[Reply any] struct {
-	*preemptor
-	late     *ask.Late[Reply]
-	of       string // what an answer has to be of to be of use
+// inquiry is how a preemptor's cycle waits for answers.
+type inquiry struct {
+	late     *ask.Late
+	breaker  *ask.Breaker
+	about    string // what an answer has to be about to be of use
 	patience time.Duration
-	away     bool // the planner has not answered recently
-	kept     bool // the attempt's question is kept, and its span goes on
+	away     bool          // the planner has not answered recently
+	kept     bool          // the last question is kept, and the attempt's span goes on
+	asked    memory.Moment // when the last question was asked
+	before   bool          // it was asked in a cycle before
 }
 
 // waitFor begins a cycle's waiting: as long as its filters took, which is what another cycle would cost, and not at all while the planner
 // is away.
-func waitFor[Reply any](p *preemptor, late *ask.Late[Reply], breaker *ask.Breaker, of string, filters, most time.Duration) *inquirer[Reply] {
-	w := &inquirer[Reply]{preemptor: p, late: late, of: of, away: breaker.Away()}
-	if !w.away {
-		w.patience = min(most, max(filters, p.engine.planner.Least))
+func (p *preemptor) waitFor(late *ask.Late, breaker *ask.Breaker, about string, filters, most time.Duration) {
+	p.inquiry = inquiry{late: late, breaker: breaker, about: about, away: breaker.Away()}
+	if !p.away {
+		p.patience = min(most, max(filters, p.engine.planner.Least))
 	}
-	return w
 }
 
-// answer returns the answer to the question that is under way, else to one that an earlier cycle has asked, else to a new one, and
+// answer returns the planner's plan or refusal; the result says why there is neither. asked and begin as of awaitReply.
+func (p *preemptor) answer(ctx context.Context, asked *ask.Asked, begin func() (ask.Exchange, error)) (*wire.PlanReply, *preemptResult) {
+	reply, err := p.awaitReply(ctx, asked, begin)
+	if err != nil {
+		return nil, p.unreachable(err)
+	}
+	return reply, p.unplanned(reply)
+}
+
+// awaitReply returns the answer to the question that is under way, else to one that an earlier cycle has asked, else to a new one, and
 // notes when that was asked. An answer that is late is kept for the next cycle; the error is ask.ErrLate then, or errAway.
-func (w *inquirer[Reply]) answer(ctx context.Context, asked *ask.Asked[Reply], begin func() (ask.Exchange[Reply], error)) (*Reply, error) {
-	kept, outdated := w.late.Take(w.uid, w.of)
+func (p *preemptor) awaitReply(ctx context.Context, asked *ask.Asked, begin func() (ask.Exchange, error)) (*wire.PlanReply, error) {
+	kept, outdated := p.late.Take(p.uid, p.about)
 	if outdated {
 		latePlans.WithLabelValues(lateOutdated).Inc()
 	}
@@ -225,67 +232,67 @@ func (w *inquirer[Reply]) answer(ctx context.Context, asked *ask.Asked[Reply], b
 		asked = kept
 	}
 	if asked == nil {
-		asked = ask.NewAsked[Reply](uint64(w.engine.memory.Retries.Now()))
+		asked = ask.NewAsked(uint64(p.engine.memory.Retries.Now()))
 		exchange, err := begin()
 		if err != nil {
 			return nil, err
 		}
 		goroutines.GoRecovered(context.WithoutCancel(ctx), "plan", func(ctx context.Context) {
-			asked.Ask(func() (*Reply, error) { return exchange(ctx) })
+			asked.Ask(func() (*wire.PlanReply, error) { return exchange(ctx) })
 		})
 	}
 	start := time.Now()
-	w.before, w.asked = asked == kept, memory.Moment(asked.At)
-	reply, err := asked.Await(ctx, w.patience)
-	w.patience = max(0, w.patience-time.Since(start))
+	p.before, p.asked = asked == kept, memory.Moment(asked.At)
+	reply, err := asked.Await(ctx, p.patience)
+	p.patience = max(0, p.patience-time.Since(start))
 	switch {
 	case errors.Is(err, ask.ErrLate):
-		w.keep(asked)
-		if w.away {
+		p.keep(asked)
+		if p.away {
 			err = errAway
 		}
-	case w.before && err == nil:
+	case p.before && err == nil:
 		latePlans.WithLabelValues(lateUsed).Inc()
 	}
 	return reply, err
 }
 
 // keep keeps a question for the preemptor's next cycle.
-func (w *inquirer[Reply]) keep(asked *ask.Asked[Reply]) {
-	if w.kept = w.late.Keep(w.uid, w.one().Namespace, asked, w.of, w.span); !w.kept {
+func (p *preemptor) keep(asked *ask.Asked) {
+	if p.kept = p.late.Keep(p.uid, p.one().Namespace, asked, p.about, p.span); !p.kept {
 		latePlans.WithLabelValues(lateDropped).Inc()
-		w.engine.memory.Retries.PlanUnavailable(w.one(), time.Time{})
+		p.engine.memory.Retries.PlanUnavailable(p.one(), time.Time{})
 		return
 	}
-	goroutines.GoRecovered(w.engine.life, "late", func(ctx context.Context) { w.follow(ctx, asked) })
+	goroutines.GoRecovered(p.engine.life, "late", func(ctx context.Context) { p.follow(ctx, asked) })
 }
 
 // follow has the preemptor tried again when the answer comes, and lets go of the answer when it is no longer of use. It does so again and
 // again until the answer is taken: see activationPause.
-func (w *inquirer[Reply]) follow(ctx context.Context, asked *ask.Asked[Reply]) {
+func (p *preemptor) follow(ctx context.Context, asked *ask.Asked) {
 	select {
 	case <-asked.Answered():
 	case <-ctx.Done():
 		return
 	}
 	if _, err := asked.Await(ctx, 0); err != nil {
-		if w.late.End(w.uid, asked) {
+		if p.late.End(p.uid, asked) {
 			latePlans.WithLabelValues(lateLost).Inc()
-			w.engine.memory.Retries.PlanUnavailable(w.one(), time.Time{})
+			p.engine.memory.Retries.PlanUnavailable(p.one(), time.Time{})
 		}
 		return
 	}
-	if !w.late.Tell(w.uid, asked) {
+	if !p.late.Tell(p.uid, asked) {
 		return
 	}
 	for range ask.LateLasts / activationPause {
-		w.engine.activate(ctx, w.engine.pending(w.one()))
+		p.engine.activate(ctx, p.engine.pending(p.one()))
 		goroutines.Sleep(ctx, activationPause)
-		if w.late.Of(w.uid) != asked {
+		if p.late.Of(p.uid) != asked {
 			return
 		}
 	}
-	if w.late.End(w.uid, asked) {
+	if p.late.End(p.uid, asked) {
 		latePlans.WithLabelValues(lateExpired).Inc()
 	}
 }

@@ -146,11 +146,11 @@ func BenchmarkPlanRequest(b *testing.B) {
 	w := newBenched(b, 1000, 0)
 	b.ReportAllocs()
 	for b.Loop() {
-		known, err := w.plugin.engine.view(w.preemptor.UID)
+		known, err := w.plugin.engine.view()
 		if err != nil {
 			b.Fatal(err)
 		}
-		q := ask.Question{Pod: w.preemptor, Mode: wire.ModeEnforce, Nodes: ask.Potential{Nodes: wire.NodeSelection{AllBut: true}}, Candidates: firstCandidates}
+		q := ask.Question{Mode: wire.ModeEnforce, Classes: ask.One(w.preemptor, ask.Potential{Nodes: wire.NodeSelection{AllBut: true}}), Candidates: firstCandidates}
 		request, err := q.Request(ask.How{Now: time.Now(), Timeout: time.Second, Profile: w.plugin.Profile()}, known)
 		if err != nil {
 			b.Fatal(err)
@@ -179,7 +179,7 @@ func BenchmarkPlacements(b *testing.B) {
 	e := w.plugin.engine
 	b.ReportAllocs()
 	for b.Loop() {
-		e.placements.Lists(e.inflight.Nominated(), w.preemptor.UID)
+		e.placements.Lists(e.inflight.Nominated())
 	}
 }
 

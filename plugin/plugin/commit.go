@@ -44,9 +44,7 @@ func (o *pendingOrder) entry(now time.Time) *orders.Order {
 		OpensAt:   now.Add(orders.StoredWithin(len(o.chosen.Places)) + orders.AnsweredWithin + orders.GateSlack),
 		Span:      o.span,
 	}
-	if o.group != nil {
-		e.EnterGroup(o.group, o.chosen.Places)
-	}
+	e.Enter(o.chosen.Places...)
 	for _, v := range o.chosen.Victims {
 		e.Victims = append(e.Victims, v.Pod.UID)
 		if !v.Apart {
@@ -154,11 +152,9 @@ func (e *engine) startCommit(order *pendingOrder) {
 func (e *engine) supersededBy(ctx context.Context, order *pendingOrder, stored natsbus.Record) {
 	e.inflight.Supersede(order.id)
 	e.takeOrder(ctx, stored)
-	w := orders.Activation{Pod: order.ref(), OrderID: order.id, Node: order.chosen.Node, Revert: true, Reason: "another order for this pod is in the stream"}
-	for _, m := range order.chosen.Places {
-		w.Places = append(w.Places, orders.OfMember(m))
-	}
-	e.applyActivation(ctx, w)
+	e.applyActivation(ctx, orders.Activation{
+		Pod: order.ref(), OrderID: order.id, Node: order.chosen.Node, Places: order.chosen.Places, Revert: true, Reason: "another order for this pod is in the stream",
+	})
 }
 
 // Reasons of voids that the plugin tells apart.

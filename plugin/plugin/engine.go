@@ -151,7 +151,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, queues *queues.Gate, clock 
 		planner: &ask.Client{
 			Bus: bus, Subjects: subjects, History: ask.NewHistory(), Seen: ask.NewSeen(),
 			Pods: ask.NewBreaker(clock, breakerGauge), Groups: ask.NewBreaker(clock, groupBreakerGauge), Commits: ask.NewBreaker(clock, orderBreakerGauge),
-			Least: ask.LeastWait, LatePods: ask.NewLate[wire.PlanReply](mostLatePods), LateGroups: ask.NewLate[wire.GroupPlanReply](mostLateGroups),
+			Least: ask.LeastWait, LatePods: ask.NewLate(mostLatePods), LateGroups: ask.NewLate(mostLateGroups),
 		},
 		verified: verified{failures: verify.NewFailures(), budget: &verify.Budget{}, samples: verify.NewSamples()},
 	}

@@ -57,7 +57,7 @@ func rackWorld(t *testing.T) (*world, *gangCycle, *wire.GroupPlan) {
 	w := newWorld(t, given, nodes, member, pod("v1", "n1", low, whole).Obj(), shy("v2", "n2"), shy("v3", "n3"), pod("v4", "n2", low, nil).Obj())
 	c = &gangCycle{w: w, group: minor.Group{Namespace: "default", Name: "gang", UID: "gang-uid", MinCount: 1, Waiting: []*v1.Pod{member}}}
 	plan := gangPlan("n1")
-	plan.Victims = append(plan.Victims, wire.GroupVictim{
+	plan.Victims = append(plan.Victims, wire.Removable{
 		UID: "v2", Node: "n2", Rule: verify.RuleLowerPriority,
 		Closes: &wire.ClosedDomain{Rule: "podAntiAffinity", Key: rackKey, Value: "r1"},
 	})
@@ -97,7 +97,7 @@ func TestAVictimOnANodeOfAMemberMayGoForADomainToo(t *testing.T) {
 
 func TestAVictimOnANodeOfNoMemberThatClosesNothingIsOfferedBack(t *testing.T) {
 	w, c, plan := rackWorld(t)
-	plan.Victims = append(plan.Victims, wire.GroupVictim{UID: "v4", Node: "n2", Rule: verify.RuleLowerPriority, Closes: plan.Victims[1].Closes})
+	plan.Victims = append(plan.Victims, wire.Removable{UID: "v4", Node: "n2", Rule: verify.RuleLowerPriority, Closes: plan.Victims[1].Closes})
 
 	if _, status := w.gang(c); !status.IsSuccess() {
 		t.Fatal(status)
@@ -110,12 +110,12 @@ func TestAVictimOnANodeOfNoMemberThatClosesNothingIsOfferedBack(t *testing.T) {
 }
 
 func TestAVictimOnANodeOfNoMemberIsRefusedWithoutADomainThatAMemberGoesTo(t *testing.T) {
-	for name, change := range map[string]func(*wire.GroupVictim){
-		"no domain":                     func(v *wire.GroupVictim) { v.Closes = nil },
-		"another rack":                  func(v *wire.GroupVictim) { v.Closes.Value = "r2" },
-		"a label that no node has":      func(v *wire.GroupVictim) { v.Closes.Key = "example.com/row" },
-		"a node of another rack":        func(v *wire.GroupVictim) { v.UID, v.Node = "v3", "n3" },
-		"a rack that no member goes to": func(v *wire.GroupVictim) { v.UID, v.Node, v.Closes.Value = "v3", "n3", "r2" },
+	for name, change := range map[string]func(*wire.Removable){
+		"no domain":                     func(v *wire.Removable) { v.Closes = nil },
+		"another rack":                  func(v *wire.Removable) { v.Closes.Value = "r2" },
+		"a label that no node has":      func(v *wire.Removable) { v.Closes.Key = "example.com/row" },
+		"a node of another rack":        func(v *wire.Removable) { v.UID, v.Node = "v3", "n3" },
+		"a rack that no member goes to": func(v *wire.Removable) { v.UID, v.Node, v.Closes.Value = "v3", "n3", "r2" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, c, plan := rackWorld(t)

@@ -13,8 +13,8 @@ import (
 func TestAGangIsNotNominatedForAnOrderThatNoMessageCarries(t *testing.T) {
 	g1, g2 := gangMember("g1"), gangMember("g2")
 	w, c := gangWorld(t, setup{}, 3, 2, g1, g2)
-	w.bus.group = func(*wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
-		return &wire.GroupPlanReply{Plan: gangPlan("n2", "n3"), DecisionID: "dec-1", Offer: strings.Repeat("x", wire.MaxBytes-1500)}, nil
+	w.bus.group = func(*wire.PlanRequest) (*wire.PlanReply, error) {
+		return &wire.PlanReply{Plan: gangPlan("n2", "n3"), DecisionID: "dec-1", Offer: strings.Repeat("x", wire.MaxBytes-1500)}, nil
 	}
 
 	nodes, status := w.gang(c)

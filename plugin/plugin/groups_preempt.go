@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,11 +38,10 @@ const reasonPlacesNotFound = "PlacesNotFound"
 // groupAttempt is one group's preemption in one cycle.
 type groupAttempt struct {
 	*preemptor
-	cycle    minor.GroupCycle
-	of       minor.Group
-	classes  []*ask.Class
-	leftOut  sets.Set[string] // nodes where the scheduler's filters refused a member
-	inquirer *inquirer[wire.GroupPlanReply]
+	cycle   minor.GroupCycle
+	of      minor.Group
+	classes []*ask.Class
+	leftOut sets.Set[string] // nodes where the scheduler's filters refused a member
 }
 
 // preemptForGroup decides about one pod group that does not fit, as PostFilter does about a pod. What each ending means is in
@@ -107,13 +107,13 @@ func (a *groupAttempt) preempt(ctx context.Context) (result preemptResult, nodes
 
 	planner := a.engine.planner
 	ctx, a.span = a.engine.goOn(ctx, planner.LateGroups.Span(a.uid), klog.KRef(a.of.Namespace, a.of.Name), a.uid)
-	defer func() { endAttempt(a.span, result, a.inquirer != nil && a.inquirer.kept) }()
+	defer func() { a.endSpan(result) }()
 
 	if a.mode == wire.ModeObserve {
-		return *observe(a.preemptor, a.exchange), nil
+		return *a.observe(a.exchange), nil
 	}
 
-	a.inquirer = waitFor(a.preemptor, planner.LateGroups, planner.Groups, groupPlanOf(a.classes, a.mode),
+	a.waitFor(planner.LateGroups, planner.Groups, groupPlanOf(a.classes, a.mode),
 		cycleOf(a.cycle.State()).taken(), min(ask.MostGroupWait, a.args.GroupPlanTimeout.Duration))
 
 	// 4) Ask for a plan, and have the scheduler place the group by it; once more without the node where that fails.
@@ -181,14 +181,14 @@ func (a *groupAttempt) classify(ctx context.Context) *preemptResult {
 }
 
 // find returns a plan by which the scheduler's own algorithm placed the group; the result says why there is none.
-func (a *groupAttempt) find(ctx context.Context) (*verify.Candidate, *wire.GroupPlanReply, *preemptResult) {
+func (a *groupAttempt) find(ctx context.Context) (*verify.Candidate, *wire.PlanReply, *preemptResult) {
 	for asked := 1; ; asked++ {
-		reply, err := a.inquirer.answer(ctx, nil, a.exchange)
-		if err != nil {
-			return nil, nil, a.unreachable(a.engine.planner.Groups, err)
-		}
-		if end := a.unusable(reply); end != nil {
+		reply, end := a.answer(ctx, nil, a.exchange)
+		switch {
+		case end != nil:
 			return nil, nil, end
+		case reply.Status == wire.StatusRefused || reply.Plan == nil:
+			return nil, nil, a.refusal(reply)
 		}
 		verified, err := a.verify(ctx, reply.Plan)
 		if err == nil {
@@ -224,16 +224,9 @@ func (a *groupAttempt) verify(ctx context.Context, plan *wire.GroupPlan) (*verif
 	return v.Verify(ctx, plan)
 }
 
-// unusable ends an attempt by an answer that has no plan to verify; nil where it has.
-func (a *groupAttempt) unusable(reply *wire.GroupPlanReply) *preemptResult {
-	planned, refusal := reply.Status != wire.StatusRefused && reply.Plan != nil, reply.Refusal
-	if end := a.unplanned(reply.Status, refusal); end != nil || planned {
-		return end
-	}
-	if refusal == nil {
-		refusal = &wire.Refusal{}
-	}
-	message := messageOf(reply.Refusal)
+// refusal ends an attempt that the planner has refused.
+func (a *groupAttempt) refusal(reply *wire.PlanReply) *preemptResult {
+	refusal, message := cmp.Or(reply.Refusal, &wire.Refusal{}), messageOf(reply.Refusal)
 	switch {
 	case refusal.Reason == reasonPlacesNotFound:
 		return a.later(endUnfinished, message)
@@ -308,23 +301,15 @@ func (pl *MakeWay) findNodes(ctx context.Context, cycle minor.GroupCycle, classe
 	return nil
 }
 
-// question is the group's.
-func (a *groupAttempt) question() ask.GroupQuestion {
-	return ask.GroupQuestion{
-		Group: a.of, Priority: a.group.Priority, MustPlace: int(a.group.MustPlace), Mode: a.mode, Classes: a.classes, LeftOut: a.leftOut,
-		Nodes: a.handle.SnapshotSharedLister().NodeInfos(),
+// asks is the question about the members, on the nodes where no plan has failed.
+func (a *groupAttempt) asks() ask.Question {
+	nodes := a.handle.SnapshotSharedLister().NodeInfos()
+	q := ask.Question{Mode: a.mode, Group: &a.of, Priority: a.group.Priority, MustPlace: int(a.group.MustPlace)}
+	for _, class := range a.classes {
+		q.Classes = append(q.Classes, &ask.Class{Pods: class.Pods, Potential: class.Potential.Without(a.leftOut, nodes)})
 	}
+	return q
 }
 
-// exchange returns what asks about the group and waits for the answer.
-func (a *groupAttempt) exchange() (ask.Exchange[wire.GroupPlanReply], error) {
-	known, err := a.engine.view("")
-	if err != nil {
-		return nil, err
-	}
-	request, err := a.question().Request(ask.How{Now: a.engine.clock.Now(), Timeout: max(a.args.GroupPlanTimeout.Duration, ask.AnsweredWithin), Profile: a.Profile()}, known)
-	if err != nil {
-		return nil, err
-	}
-	return a.engine.planner.PlanGroup(request)
-}
+// exchange returns what asks and waits for the answer.
+func (a *groupAttempt) exchange() (ask.Exchange, error) { return a.question(a.asks(), false) }

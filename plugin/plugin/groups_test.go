@@ -185,14 +185,14 @@ func gangPlan(nodes ...string) *wire.GroupPlan {
 	plan := &wire.GroupPlan{}
 	for _, name := range nodes {
 		plan.Placements = append(plan.Placements, wire.MemberPlacement{Node: name, Count: 1})
-		plan.Victims = append(plan.Victims, wire.GroupVictim{UID: "v" + name[1:], Node: name, Rule: verify.RuleLowerPriority})
+		plan.Victims = append(plan.Victims, wire.Removable{UID: "v" + name[1:], Node: name, Rule: verify.RuleLowerPriority})
 	}
 	return plan
 }
 
-func plans(plan *wire.GroupPlan) func(*wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
-	return func(*wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
-		return &wire.GroupPlanReply{Plan: plan, DecisionID: "dec-1"}, nil
+func plans(plan *wire.GroupPlan) func(*wire.PlanRequest) (*wire.PlanReply, error) {
+	return func(*wire.PlanRequest) (*wire.PlanReply, error) {
+		return &wire.PlanReply{Plan: plan, DecisionID: "dec-1"}, nil
 	}
 }
 
@@ -313,7 +313,7 @@ func TestWhileItsVictimsLeaveAGangKeepsItsNominationsAndOrdersNothing(t *testing
 func TestModeObserveWaitsForNoAnswerAboutAGang(t *testing.T) {
 	w, c := gangWorld(t, setup{args: func(a *MakeWayArgs) { a.Mode = wire.ModeObserve }}, 3, 2, gangMember("g1"), gangMember("g2"))
 	answer := make(chan struct{})
-	w.bus.group = func(*wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
+	w.bus.group = func(*wire.PlanRequest) (*wire.PlanReply, error) {
 		<-answer
 		return nil, context.DeadlineExceeded
 	}
@@ -337,8 +337,8 @@ func TestAStandbyClearsNoNominationsOfAGang(t *testing.T) {
 			w.show(gangMember("g1"), "n1")
 			w.eventually("the nomination shows", func() bool { _, shown := w.plugin.engine.placements.Nominated.Find("g1"); return shown })
 			w.plugin.engine.leadership.Leads.Store(leads)
-			e := &orders.Order{OrderID: "ord-1", CreatedAt: start, OpensAt: time.Now().Add(50 * time.Millisecond), Removal: orders.Removal{Awaited: map[types.UID]string{}, Remaining: map[types.UID]time.Time{}}}
-			e.EnterGroup(&wire.OrderedGroup{Namespace: "default", Name: "gang", UID: "gang-uid"}, []wire.OrderMember{{Namespace: "default", Name: "g1", UID: "g1", Node: "n1"}})
+			e := &orders.Order{OrderID: "ord-1", Preemptor: wire.PodRef{Namespace: "default", Name: "gang", UID: "gang-uid"}, CreatedAt: start, OpensAt: time.Now().Add(50 * time.Millisecond), Removal: orders.Removal{Awaited: map[types.UID]string{}, Remaining: map[types.UID]time.Time{}}}
+			e.Enter(wire.Placement{Namespace: "default", Name: "g1", UID: "g1", Node: "n1"})
 
 			w.plugin.engine.inflight.Adopt(e, time.Now()) // by this clock it has no outcome in time
 
@@ -500,12 +500,12 @@ func TestNodesThatClassesHaveInCommonAreNamedOnce(t *testing.T) {
 	a.classes[1].Potential = ask.Potential{Count: 2, Nodes: wire.NodeSelection{Names: []string{"n1", "n3"}}}
 	a.classes[2].Potential = ask.Potential{Count: 2, Nodes: two}
 
-	known, err := w.plugin.engine.view("")
+	known, err := w.plugin.engine.view()
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	request, err := a.question().Request(ask.How{Now: time.Now(), Timeout: time.Second}, known)
+	request, err := a.asks().Request(ask.How{Now: time.Now(), Timeout: time.Second}, known)
 
 	if err != nil {
 		t.Fatal(err)
@@ -519,7 +519,7 @@ func TestAVictimThatIsNotNeededStays(t *testing.T) {
 	w, c := gangWorld(t, setup{}, 1, 1, gangMember("g1"), pod("idle", "n1", low, nil).Obj())
 	c.group.Waiting = c.group.Waiting[:1]
 	plan := gangPlan("n1")
-	plan.Victims = append(plan.Victims, wire.GroupVictim{UID: "idle", Node: "n1", Rule: verify.RuleLowerPriority})
+	plan.Victims = append(plan.Victims, wire.Removable{UID: "idle", Node: "n1", Rule: verify.RuleLowerPriority})
 	w.bus.group = plans(plan)
 
 	_, status := w.gang(c)
@@ -572,7 +572,7 @@ func TestAVictimOfAFilterThatWasSkippedWithoutItGoes(t *testing.T) {
 	c = &gangCycle{w: w, group: minor.Group{Namespace: "default", Name: "gang", UID: "gang-uid", MinCount: 1, Waiting: []*v1.Pod{member}}}
 	w.bus.group = plans(&wire.GroupPlan{
 		Placements: []wire.MemberPlacement{{Node: "n1", Count: 1}},
-		Victims:    []wire.GroupVictim{{UID: "v1", Node: "n1", Rule: verify.RuleLowerPriority}},
+		Victims:    []wire.Removable{{UID: "v1", Node: "n1", Rule: verify.RuleLowerPriority}},
 	})
 
 	if _, status := w.gang(c); !status.IsSuccess() {
@@ -585,13 +585,13 @@ func TestAVictimOfAFilterThatWasSkippedWithoutItGoes(t *testing.T) {
 
 func TestANodeWhereAMemberIsRefusedIsLeftOutOfTheNextPlan(t *testing.T) {
 	w, c := gangWorld(t, setup{}, 2, 1, gangMember("g1"))
-	w.bus.group = func(q *wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
+	w.bus.group = func(q *wire.PlanRequest) (*wire.PlanReply, error) {
 		if len(w.bus.asked) == 1 {
 			wrong := gangPlan("n1")
 			wrong.Victims = nil // the planner does not see that v1 is in the way
-			return &wire.GroupPlanReply{Plan: wrong}, nil
+			return &wire.PlanReply{Plan: wrong}, nil
 		}
-		return &wire.GroupPlanReply{Plan: gangPlan("n2")}, nil
+		return &wire.PlanReply{Plan: gangPlan("n2")}, nil
 	}
 
 	nodes, status := w.gang(c)
@@ -610,7 +610,7 @@ func TestAPlanThatTakesWhatItMayNotIsRefused(t *testing.T) {
 		"a pod that is not there":  func(p *wire.GroupPlan) { p.Victims[0].UID = "other" },
 		"a rule that is not known": func(p *wire.GroupPlan) { p.Victims[0].Rule = "because" },
 		"a pod of the same priority": func(p *wire.GroupPlan) {
-			p.Victims[0] = wire.GroupVictim{UID: "mate", Node: "n1", Rule: verify.RuleLowerPriority}
+			p.Victims[0] = wire.Removable{UID: "mate", Node: "n1", Rule: verify.RuleLowerPriority}
 		},
 		"fewer members than must be":   func(p *wire.GroupPlan) { p.Placements = p.Placements[:1] },
 		"more members than there are":  func(p *wire.GroupPlan) { p.Placements[0].Count = 3 },
@@ -727,8 +727,8 @@ func TestAPlanThatDoesNotStandIsMadeAgainBeforeOthersMayAct(t *testing.T) {
 
 func TestWherePlacesWereNotFoundOthersMayActInTheEnd(t *testing.T) {
 	w, c := gangWorld(t, setup{}, 1, 1, gangMember("g1"))
-	w.bus.group = func(*wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
-		return &wire.GroupPlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{Reason: reasonPlacesNotFound, Message: "places were found for 5 of 6"}}, nil
+	w.bus.group = func(*wire.PlanRequest) (*wire.PlanReply, error) {
+		return &wire.PlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{Reason: reasonPlacesNotFound, Message: "places were found for 5 of 6"}}, nil
 	}
 
 	for cycle := 1; cycle <= plansBeforeOthers; cycle++ {
@@ -749,13 +749,13 @@ func TestWherePlacesWereNotFoundOthersMayActInTheEnd(t *testing.T) {
 
 func TestARefusalWithoutANodeThatFailedIsNotFinal(t *testing.T) {
 	w, c := gangWorld(t, setup{}, 1, 1, gangMember("g1"))
-	w.bus.group = func(q *wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
+	w.bus.group = func(q *wire.PlanRequest) (*wire.PlanReply, error) {
 		if nodes := q.Classes[0].Nodes; nodes.AllBut != slices.Contains(nodes.Names, "n1") {
 			wrong := gangPlan("n1")
 			wrong.Victims = nil // the planner does not see that v1 is in the way
-			return &wire.GroupPlanReply{Plan: wrong}, nil
+			return &wire.PlanReply{Plan: wrong}, nil
 		}
-		return &wire.GroupPlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{Reason: "NoPotentialNodes", Message: "no node may be helped"}}, nil
+		return &wire.PlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{Reason: "NoPotentialNodes", Message: "no node may be helped"}}, nil
 	}
 
 	for cycle := 1; cycle <= plansBeforeOthers; cycle++ {
@@ -775,8 +775,8 @@ func TestARefusalWithoutANodeThatFailedIsNotFinal(t *testing.T) {
 }
 
 // steadily refuses a gang until PriorityClass steady changes.
-func steadily(*wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
-	return &wire.GroupPlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{Reason: "ForbiddenByPolicy", Message: "no", DependsOn: steadyClass}}, nil
+func steadily(*wire.PlanRequest) (*wire.PlanReply, error) {
+	return &wire.PlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{Reason: "ForbiddenByPolicy", Message: "no", DependsOn: steadyClass}}, nil
 }
 
 func TestARefusedGangIsTriedAgainThoughItsFirstMemberWaitsNoMore(t *testing.T) {
@@ -805,7 +805,7 @@ func TestALateAnswerHasAGangTriedAgainThoughItsFirstMemberWaitsNoMore(t *testing
 			g1, g2 := gangMember("g1"), gangMember("g2")
 			w, c := gangWorld(t, setup{leastWait: time.Millisecond}, 1, 1, g1, g2)
 			answer := make(chan struct{})
-			w.bus.group = func(request *wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
+			w.bus.group = func(request *wire.PlanRequest) (*wire.PlanReply, error) {
 				<-answer
 				return steadily(request)
 			}
@@ -828,7 +828,7 @@ func TestALateAnswerHasAGangTriedAgainThoughItsFirstMemberWaitsNoMore(t *testing
 
 func TestAPanicEndsAsUnschedulable(t *testing.T) {
 	w, c := gangWorld(t, setup{}, 1, 1, gangMember("g1"))
-	w.bus.group = func(*wire.GroupPlanRequest) (*wire.GroupPlanReply, error) { panic("planner") }
+	w.bus.group = func(*wire.PlanRequest) (*wire.PlanReply, error) { panic("planner") }
 
 	nodes, status := w.gang(c)
 
@@ -863,7 +863,7 @@ func (w *world) groupStored(age time.Duration) *wire.EvictionOrder {
 		OrderID: wire.NewOrderID(now), Kind: wire.KindGroup, ClusterUID: "cluster", Writer: "other", CreatedAt: wire.At(now.Add(-age)), NotAfter: wire.At(now.Add(time.Minute)),
 		Fence:   wire.Fence{Kind: "kv", Name: "x", Epoch: 1},
 		Group:   &wire.OrderedGroup{Namespace: "default", Name: "gang", UID: "gang-uid", Priority: high, SchedulerName: "default-scheduler", MustPlace: 2},
-		Members: []wire.OrderMember{{Namespace: "default", Name: "g1", UID: "g1", Node: "n1"}, {Namespace: "default", Name: "g2", UID: "g2", Node: "n2"}},
+		Members: []wire.Placement{{Namespace: "default", Name: "g1", UID: "g1", Node: "n1"}, {Namespace: "default", Name: "g2", UID: "g2", Node: "n2"}},
 		Victims: []wire.Victim{{Namespace: "default", Name: "v1", UID: "v1", Node: "n1", Rule: verify.RuleLowerPriority}},
 	}
 	data, err := wrapOrder(order, "other")
@@ -934,7 +934,7 @@ func TestAGangThatLosesAMemberForGoodLeavesNoNominationBehind(t *testing.T) {
 
 func TestPlansForGangsThatComeTooLateKeepNoPodFromBeingPlannedFor(t *testing.T) {
 	w, c := gangWorld(t, setup{}, 2, 1, gangMember("g1"))
-	w.bus.group = func(*wire.GroupPlanRequest) (*wire.GroupPlanReply, error) { return nil, context.DeadlineExceeded }
+	w.bus.group = func(*wire.PlanRequest) (*wire.PlanReply, error) { return nil, context.DeadlineExceeded }
 
 	for range 3 {
 		w.gang(c)

@@ -213,7 +213,7 @@ func TestACycleWaitsAsLongAsItsFiltersTook(t *testing.T) {
 func TestALateAnswerAboutAGangIsUsedInItsNextCycle(t *testing.T) {
 	w, c := gangWorld(t, setup{leastWait: time.Millisecond}, 2, 2, gangMember("g1"), gangMember("g2"))
 	answer, then := make(chan struct{}), plans(gangPlan("n1", "n2"))
-	w.bus.group = func(request *wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
+	w.bus.group = func(request *wire.PlanRequest) (*wire.PlanReply, error) {
 		<-answer
 		return then(request)
 	}
@@ -232,7 +232,7 @@ func TestALateAnswerAboutAGangIsUsedInItsNextCycle(t *testing.T) {
 func TestALateAnswerAboutAGangOfOtherMembersIsNotUsed(t *testing.T) {
 	w, c := gangWorld(t, setup{leastWait: time.Millisecond}, 2, 1, gangMember("g1"), gangMember("g2"))
 	answer, then := make(chan struct{}), plans(gangPlan("n1"))
-	w.bus.group = func(request *wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
+	w.bus.group = func(request *wire.PlanRequest) (*wire.PlanReply, error) {
 		<-answer
 		return then(request)
 	}

@@ -119,10 +119,10 @@ func (e *engine) goOn(ctx context.Context, span tracing.Span, preemptor klog.Obj
 	return span.In(ctx), span
 }
 
-// endAttempt ends the span of an attempt that began no order, and whose question is not kept: both go on with it.
-func endAttempt(span tracing.Span, end preemptResult, kept bool) {
-	if end.kind != endNominated && !kept {
-		span.End(nil, "result", end.kind, "message", end.message)
+// endSpan ends the span of an attempt that began no order, and whose question is not kept: both go on with it.
+func (p *preemptor) endSpan(end preemptResult) {
+	if end.kind != endNominated && !p.kept {
+		p.span.End(nil, "result", end.kind, "message", end.message)
 	}
 }
 

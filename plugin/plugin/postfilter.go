@@ -88,9 +88,9 @@ func (p *preemptor) preemptForPod(ctx context.Context, state fwk.CycleState, sta
 	}
 
 	// 5) Ask the planner for candidates, and run the scheduler's filters on them.
-	attempt.inquirer = waitFor(p, planner.LatePods, planner.Pods, planOf(pod, p.mode), cycleOf(state).taken(), p.args.PlanTimeout.Duration)
-	ctx, attempt.span = p.attemptSpan(ctx, attempt.prefetch, pod)
-	defer func() { endAttempt(attempt.span, result, attempt.inquirer.kept) }()
+	p.waitFor(planner.LatePods, planner.Pods, planOf(pod, p.mode), cycleOf(state).taken(), p.args.PlanTimeout.Duration)
+	ctx, p.span = p.attemptSpan(ctx, attempt.prefetch, pod)
+	defer func() { p.endSpan(result) }()
 	candidates, reply, end := attempt.find(ctx)
 	if end != nil {
 		return *end
@@ -103,7 +103,7 @@ func (p *preemptor) preemptForPod(ctx context.Context, state fwk.CycleState, sta
 	}
 
 	// 7) Nominate the pod to the best candidate's node; its order is committed outside the cycle.
-	result = attempt.preemptor.nominate(candidates[0], planID{reply.RequestID, reply.DecisionID, reply.Offer})
+	result = p.nominate(candidates[0], planID{reply.RequestID, reply.DecisionID, reply.Offer})
 	if result.kind == endNominated {
 		metrics.PreemptionVictims.Observe(float64(len(candidates[0].Victims)))
 	}
@@ -132,8 +132,7 @@ type attempt struct {
 	failed    map[string]verify.Failure // nodes that failed verification, in cycles before and in this one
 	full      bool                      // the columns are set aside: a refusal was wrong
 	prefetch  *ask.Prefetch             // what was asked before the filters ran; nil: nothing, or it was looked at
-	inquirer  *inquirer[wire.PlanReply]
-	class     string // see ownClass
+	class     string                    // see ownClass
 	sieved    bool
 }
 
@@ -155,9 +154,7 @@ func (a *attempt) find(ctx context.Context) (passed []*verify.Candidate, reply *
 	case a.left().Count == 0:
 		return ended(a.unverifiable())
 	case a.mode == wire.ModeObserve:
-		return ended(*observe(a.preemptor, func() (ask.Exchange[wire.PlanReply], error) {
-			return a.question(ask.Question{Pod: a.pod, Mode: a.mode, Nodes: a.left(), Candidates: a.args.MaxCandidates, Full: a.full}, false)
-		}))
+		return ended(*a.observe(func() (ask.Exchange, error) { return a.question(a.asks(a.args.MaxCandidates), false) }))
 	case len(a.failed) > 0 && !budget.IsOpen(a.engine.clock.Now()):
 		return ended(a.unfinished(false))
 	}

@@ -33,10 +33,8 @@ type preemptor struct {
 	pods  []*v1.Pod          // those that need a node
 	group *wire.OrderedGroup // nil for a pod
 	mode  string             // in force
-	asked memory.Moment
-	// before: the last answer is to a question of a cycle before.
-	before bool
-	span   tracing.Span
+	span  tracing.Span
+	inquiry
 }
 
 // one is the pod by which a preemptor is tried again, of a group the first that still waits: to activate one member activates all.
@@ -233,8 +231,8 @@ func (p *preemptor) nominatedBeside() (beside []types.UID) {
 }
 
 // unreachable ends an attempt without an answer; it is tried again, since no event of the cluster tells when the planner is back.
-func (p *preemptor) unreachable(breaker *ask.Breaker, err error) *preemptResult {
-	_, probeAt := breaker.Current()
+func (p *preemptor) unreachable(err error) *preemptResult {
+	_, probeAt := p.breaker.Current()
 	switch {
 	case errors.Is(err, ask.ErrLate):
 		return notYet(p.pods[0])
@@ -251,18 +249,18 @@ func (p *preemptor) unreachable(breaker *ask.Breaker, err error) *preemptResult 
 }
 
 // unplanned ends an attempt whose answer says that nothing was decided; nil where it has a plan or a refusal.
-func (p *preemptor) unplanned(status string, refusal *wire.Refusal) *preemptResult {
-	message := messageOf(refusal)
+func (p *preemptor) unplanned(reply *wire.PlanReply) *preemptResult {
+	refusal, message := reply.Refusal, messageOf(reply.Refusal)
 	switch {
-	case status == wire.StatusNotSynced && refusal != nil && heldBack[refusal.Reason] != "":
+	case reply.Status != wire.StatusNotSynced:
+		return nil
+	case refusal != nil && heldBack[refusal.Reason] != "":
 		p.engine.memory.Retries.PlanUnavailable(p.one(), time.Time{}, wire.Dependency{Kind: memory.KindOrders})
 		return &preemptResult{kind: heldBack[refusal.Reason], message: message}
-	case status == wire.StatusNotSynced && ask.Unaskable(refusal):
+	case ask.Unaskable(refusal):
 		return p.later(endUnaskable, "the planner cannot read the question: "+message)
-	case status == wire.StatusNotSynced:
-		return p.later(endNotSynced, "no plan: "+message)
 	}
-	return nil
+	return p.later(endNotSynced, "no plan: "+message)
 }
 
 // askedAgain is how long a late answer's refusal holds at most.
@@ -333,7 +331,7 @@ func messageOf(refusal *wire.Refusal) string {
 }
 
 // observe asks the planner and does not wait: what it answers is recorded there, and nothing is done here.
-func observe[Reply any](p *preemptor, question func() (ask.Exchange[Reply], error)) *preemptResult {
+func (p *preemptor) observe(question func() (ask.Exchange, error)) *preemptResult {
 	if exchange, err := question(); err == nil {
 		goroutines.GoRecovered(p.span.In(p.engine.life), "observe", func(ctx context.Context) { _, _ = exchange(ctx) })
 	}
@@ -358,8 +356,7 @@ func (p *preemptor) nominate(chosen *verify.Candidate, from planID) preemptResul
 	if p.group != nil {
 		room = fmt.Sprintf("for %d members", len(chosen.Places))
 	}
-	e.planner.LatePods.Forget(p.uid)
-	e.planner.LateGroups.Forget(p.uid)
+	p.late.Forget(p.uid)
 	for _, pod := range p.pods {
 		e.memory.Reverted.Delete(pod.UID)
 	}

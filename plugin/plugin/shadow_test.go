@@ -31,7 +31,7 @@ func (w *world) asShadow(pod *v1.Pod, change func(*wire.PlanRequest)) *wire.Plan
 	}
 	request := &wire.PlanRequest{
 		APIVersion: wire.APIVersion, RequestID: "req-1", ClusterUID: "cluster", Mode: wire.ModeEnforce, TimeoutMilliseconds: 4000, MaxCandidates: 16,
-		Profile: wire.Profile{Name: "theirs"}, Pod: raw,
+		Profile: wire.Profile{Name: "theirs"}, Classes: []wire.MemberClass{{Pod: raw, Count: 1}},
 	}
 	if change != nil {
 		change(request)
@@ -74,8 +74,8 @@ func TestAShadowAsksAboutTheNodesThatItsFiltersReject(t *testing.T) {
 		t.Fatalf("%+v", reply)
 	}
 	asked := w.bus.requests[0]
-	if asked.Profile.Name != "theirs" || len(asked.Profile.Filters) == 0 || !asked.Nodes.AllBut {
-		t.Errorf("asked with %+v, %+v", asked.Profile, asked.Nodes)
+	if asked.Profile.Name != "theirs" || len(asked.Profile.Filters) == 0 || !asked.Classes[0].Nodes.AllBut {
+		t.Errorf("asked with %+v, %+v", asked.Profile, asked.Classes[0].Nodes)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestAShadowRefuses(t *testing.T) {
 			status: wire.StatusNotSynced, reason: shadow.ReasonNotVerified, says: "subject prefix",
 		},
 		"a pod that cannot be read": {
-			asked:  func(r *wire.PlanRequest) { r.Pod = json.RawMessage(`[]`) },
+			asked:  func(r *wire.PlanRequest) { r.Classes[0].Pod = json.RawMessage(`[]`) },
 			status: wire.StatusNotSynced, reason: shadow.ReasonNotVerified, says: "the pod",
 		},
 	} {

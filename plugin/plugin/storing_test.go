@@ -95,10 +95,10 @@ func (s storing) named(commit *wire.CommitRequest) *wire.EvictionOrder {
 }
 
 // awaitNomination waits until a pod shows nominated as planned; false where it is gone or bound.
-func (s storing) awaitNomination(ctx context.Context, place wire.OrderMember) (shown bool, err error) {
+func (s storing) awaitNomination(ctx context.Context, place wire.Placement) (shown bool, err error) {
 	uid := types.UID(place.UID)
 	for ctx.Err() == nil {
-		nominated, _ := s.engine.placements.Lists(nil, "")
+		nominated, _ := s.engine.placements.Lists(nil)
 		isPlace := func(one wire.Placement) bool { return one.UID == place.UID && one.Node == place.Node }
 		switch pod := s.pod(place.UID); {
 		case !s.engine.placements.Knows(uid), pod != nil && pod.Spec.NodeName != "":

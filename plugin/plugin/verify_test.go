@@ -239,10 +239,10 @@ func TestThePlannerIsAskedOnceMoreWithoutTheNodesThatFailed(t *testing.T) {
 	if len(w.bus.requests) != 2 {
 		t.Fatalf("%d requests, want 2", len(w.bus.requests))
 	}
-	if first := w.bus.requests[0].Nodes; !first.AllBut || len(first.Names) != 0 {
+	if first := w.bus.requests[0].Classes[0].Nodes; !first.AllBut || len(first.Names) != 0 {
 		t.Errorf("first asked for %+v, want all", first)
 	}
-	if second := w.bus.requests[1].Nodes; !second.AllBut || !slices.Equal(second.Names, []string{"n1"}) {
+	if second := w.bus.requests[1].Classes[0].Nodes; !second.AllBut || !slices.Equal(second.Names, []string{"n1"}) {
 		t.Errorf("then asked for %+v, want all but n1", second)
 	}
 }

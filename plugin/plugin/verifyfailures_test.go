@@ -67,9 +67,9 @@ func withLicences(nodes []string) []tf.RegisterPluginFunc {
 // ranksByName is a planner that offers the nodes that it is asked about, in their order, each for the one pod on it.
 func ranksByName(nodes []*v1.Node) func(*wire.PlanRequest) (*wire.PlanReply, error) {
 	return func(request *wire.PlanRequest) (*wire.PlanReply, error) {
-		reply, named := &wire.PlanReply{}, sets.New(request.Nodes.Names...)
+		reply, named := &wire.PlanReply{}, sets.New(request.Classes[0].Nodes.Names...)
 		for _, n := range nodes {
-			if named.Has(n.Name) == request.Nodes.AllBut || len(reply.Candidates) == int(request.MaxCandidates) {
+			if named.Has(n.Name) == request.Classes[0].Nodes.AllBut || len(reply.Candidates) == int(request.MaxCandidates) {
 				continue
 			}
 			reply.Candidates = append(reply.Candidates, candidate(n.Name, "!on-"+n.Name))
@@ -111,7 +111,7 @@ func TestVerificationThatRanOutOfTimeGoesOnWhereItStopped(t *testing.T) {
 	if !status.IsSuccess() || result.NominatedNodeName != "n39" {
 		t.Fatalf("result %+v, status %v, want n39", result, status)
 	}
-	if again := w.bus.requests[asked].Nodes; !again.AllBut || len(again.Names) == 0 {
+	if again := w.bus.requests[asked].Classes[0].Nodes; !again.AllBut || len(again.Names) == 0 {
 		t.Errorf("the second cycle asks for %+v, want all but those that failed", again)
 	}
 }
@@ -139,7 +139,7 @@ func TestAPodThatNoNodeWouldDoForIsRefusedOnceAllAreVerifiedAndTriedAnewLater(t 
 		if !strings.Contains(status.Message(), "preemption would not help on any of 25 nodes that were verified with the scheduler's filters: 25 node(s) failed the scheduler's filters (Licences) with all removable pods gone") {
 			t.Errorf("message %q", status.Message())
 		}
-		if len(w.bus.requests) != asks || asks > 0 && len(w.bus.requests[0].Nodes.Names) != 0 {
+		if len(w.bus.requests) != asks || asks > 0 && len(w.bus.requests[0].Classes[0].Nodes.Names) != 0 {
 			t.Errorf("try %d: %d requests, want %d, the first for all", try, len(w.bus.requests), asks)
 		}
 	}
@@ -149,7 +149,7 @@ func TestARefusalOfTheNodesThatAreLeftIsFinalAndSaysWhatVerificationFound(t *tes
 	w, p := fullNodes(t, 25, licensed{nodes: []string{"n24"}})
 	plan := w.bus.plan
 	w.bus.plan = func(request *wire.PlanRequest) (*wire.PlanReply, error) {
-		if len(request.Nodes.Names) > 10 {
+		if len(request.Classes[0].Nodes.Names) > 10 {
 			return &wire.PlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{Reason: "NotEnoughRoom", Message: "too little room"}}, nil
 		}
 		return plan(request)

@@ -382,8 +382,8 @@ type fakeBus struct {
 	plan     func(*wire.PlanRequest) (*wire.PlanReply, error)
 	raw      func(*wire.PlanRequest) []byte // instead of plan: an answer as it is
 	requests []*wire.PlanRequest
-	group    func(*wire.GroupPlanRequest) (*wire.GroupPlanReply, error) // answers those about groups
-	asked    []*wire.GroupPlanRequest
+	group    func(*wire.PlanRequest) (*wire.PlanReply, error) // answers those about groups
+	asked    []*wire.PlanRequest
 	messages []natsbus.Record
 	ids      map[string]uint64
 	publish  func(attempt int) (store bool, err error)
@@ -451,7 +451,7 @@ func (b *fakeBus) Request(ctx context.Context, subject string, data []byte) ([]b
 }
 
 func (b *fakeBus) requestGroup(data []byte) ([]byte, error) {
-	request, err := wire.DecodeVersioned[wire.GroupPlanRequest](data)
+	request, err := wire.DecodeVersioned[wire.PlanRequest](data)
 	if err != nil {
 		return nil, err
 	}

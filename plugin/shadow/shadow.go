@@ -5,6 +5,7 @@ package shadow
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -131,8 +132,11 @@ func (s *Shadow) plan(ctx context.Context, request *wire.PlanRequest) (*wire.Pla
 	if own := s.clusterUID(); own != request.ClusterUID {
 		return nil, fmt.Errorf("this shadow is of cluster %s, and the question of %s: clusters that share a NATS need a subject prefix each", own, request.ClusterUID)
 	}
+	if request.Group != nil || len(request.Classes) != 1 {
+		return nil, errors.New("a shadow verifies plans for one pod")
+	}
 	pod := &v1.Pod{}
-	if err := json.Unmarshal(request.Pod, pod); err != nil {
+	if err := json.Unmarshal(request.Classes[0].Pod, pod); err != nil {
 		return nil, fmt.Errorf("the pod: %w", err)
 	}
 	s.mu.Lock()
@@ -150,7 +154,8 @@ func (s *Shadow) plan(ctx context.Context, request *wire.PlanRequest) (*wire.Pla
 		return s.refuse(request, wire.StatusRefused, refusal.Reason, refusal.Message), nil
 	}
 	asked := *request
-	asked.Nodes, asked.Profile = ask.SelectNodes(all, chosen), ask.ProfileOf(s.Filters, s.args)
+	asked.Classes = []wire.MemberClass{{Pod: request.Classes[0].Pod, Count: 1, Nodes: ask.SelectNodes(all, chosen)}}
+	asked.Profile = ask.ProfileOf(s.Filters, s.args)
 	if asked.Profile.Name = request.Profile.Name; len(chosen) == 0 {
 		return s.refuse(request, wire.StatusRefused, ReasonFiltersReject, "removing pods helps on no node, say the scheduler's own filters"), nil
 	}

@@ -173,7 +173,7 @@ func (t *dryRun) settle(ctx context.Context, removed []*removal, until time.Time
 		if err != nil {
 			return false, err
 		}
-		result.Places = append(result.Places, wire.OrderMember{
+		result.Places = append(result.Places, wire.Placement{
 			Namespace: one.Pod.Namespace, Name: one.Pod.Name, UID: string(one.Pod.UID), Node: one.Node, NodeUID: string(node.Node().UID),
 		})
 	}

@@ -71,8 +71,8 @@ func (a Awaited) OnTheWire() wire.Awaited {
 // Candidate is a candidate, or a plan for a group, that passed the scheduler's own filters. Its victims are minimal: none of
 // them could stay. They come in the order in which they were reprieved.
 type Candidate struct {
-	Node    string             // of a pod; empty for a group
-	Places  []wire.OrderMember // where the preemptor's pods were placed
+	Node    string           // of a pod; empty for a group
+	Places  []wire.Placement // where the preemptor's pods were placed
 	Victims []Victim
 	Awaited []Awaited
 	// removable are the pods of the node that policy allows to be removed, by UID.

@@ -136,15 +136,12 @@ func (a *GroupVerifier) renominate(ctx context.Context) {
 // anyway. A planner's word alone makes no pod go: each is there, of lower priority, and no member.
 func (t *groupTrial) removeAll(ctx context.Context, plan *wire.GroupPlan) (removed []*removal, err error) {
 	there := &cluster{nodes: t.Nodes(), pods: map[string]map[types.UID]fwk.PodInfo{}}
-	removable := make([]wire.Removable, 0, len(plan.Victims))
 	for i := range plan.Victims {
-		one := &plan.Victims[i]
-		if why := t.closesNothing(one); why != nil {
+		if why := t.closesNothing(&plan.Victims[i]); why != nil {
 			return nil, why
 		}
-		removable = append(removable, wire.Removable{UID: one.UID, Node: one.Node, Rule: one.Rule, Unit: one.Unit, PDBViolating: one.PDBViolating})
 	}
-	for _, block := range inUnits(removable) {
+	for _, block := range inUnits(plan.Victims) {
 		out, why := t.removal(block, "", there)
 		if why != "" {
 			return nil, &Misfit{Message: "a planned victim " + why}
@@ -243,7 +240,7 @@ func compareRemovals(a, b *removal) int {
 
 // closesNothing returns why a victim that goes by itself may not; nil where it may. One on a node of no member goes for a domain, in which
 // its node is, and one of the plan's.
-func (t *groupTrial) closesNothing(v *wire.GroupVictim) error {
+func (t *groupTrial) closesNothing(v *wire.Removable) error {
 	if v.Unit != "" || t.planned[v.Node] && v.Closes == nil {
 		return nil
 	}

@@ -46,10 +46,6 @@ func decodeAny(kind string, data []byte) error {
 		_, err = DecodeVersioned[PlanRequest](data)
 	case "plan-reply":
 		_, err = DecodeVersioned[PlanReply](data)
-	case "group-plan-request":
-		_, err = DecodeVersioned[GroupPlanRequest](data)
-	case "group-plan-reply":
-		_, err = DecodeVersioned[GroupPlanReply](data)
 	case "order-envelope":
 		_, err = Unwrap(data, TypeOrder, &EvictionOrder{})
 	case "outcome-envelope":

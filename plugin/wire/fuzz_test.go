@@ -23,14 +23,6 @@ func FuzzDecodePlanRequest(f *testing.F) {
 	fuzz(f, "plan-request", func(data []byte) (any, error) { return DecodeVersioned[PlanRequest](data) })
 }
 
-func FuzzDecodeGroupPlanRequest(f *testing.F) {
-	fuzz(f, "group-plan-request", func(data []byte) (any, error) { return DecodeVersioned[GroupPlanRequest](data) })
-}
-
-func FuzzDecodeGroupPlanReply(f *testing.F) {
-	fuzz(f, "group-plan-reply", func(data []byte) (any, error) { return DecodeVersioned[GroupPlanReply](data) })
-}
-
 func FuzzUnwrapOrder(f *testing.F) {
 	fuzzUnwrap(f, "order", TypeOrder, func() any { return &EvictionOrder{} })
 }
@@ -137,7 +129,7 @@ var mayBeNull = map[string]bool{
 	"closes": true, "deletedAt": true, "limits": true,
 	"ordersInFlight": true, "plan": true, "pod": true, "preemptor": true, "price": true, "refusal": true, "retryAt": true,
 	"rollback": true, "sameNodesAs": true, "sample": true, "unplanned": true, "until": true, "victimsPerOrder": true,
-	"order.group": true, "commit.group": true, "storeBy": true, "void": true, "commit-reply.order": true,
+	"order.group": true, "commit.group": true, "plan-request.group": true, "storeBy": true, "void": true, "commit-reply.order": true,
 	"facts": true, "scheduledAt": true, "outcomesRead": true,
 }
 
@@ -223,9 +215,9 @@ func TestAnOrderForMoreMembersThanAPlanMayHaveIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for members, want := range map[int]string{MostMembers: "", MostMembers + 1: ReasonInvalid} {
-		order.Members = make([]OrderMember, members)
+		order.Members = make([]Placement, members)
 		for i := range order.Members {
-			order.Members[i] = OrderMember{Namespace: "n", Name: "a", UID: "u", Node: "n"}
+			order.Members[i] = Placement{Namespace: "n", Name: "a", UID: "u", Node: "n"}
 		}
 		encoded, err := Encode(order)
 		if err != nil {

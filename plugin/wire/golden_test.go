@@ -22,9 +22,6 @@ var kinds = map[string]func() any{
 	"commit":       func() any { return &CommitRequest{} },
 	"commit-reply": func() any { return &CommitReply{} },
 
-	"group-plan-request": func() any { return &GroupPlanRequest{} },
-	"group-plan-reply":   func() any { return &GroupPlanReply{} },
-
 	"component-status": func() any { return &ComponentStatus{} },
 }
 
@@ -132,10 +129,6 @@ func decodeKind(kind string, data []byte) error {
 		_, err = DecodeVersioned[PlanRequest](data)
 	case "plan-reply":
 		_, err = DecodeVersioned[PlanReply](data)
-	case "group-plan-request":
-		_, err = DecodeVersioned[GroupPlanRequest](data)
-	case "group-plan-reply":
-		_, err = DecodeVersioned[GroupPlanReply](data)
 	case "control-envelope":
 		_, err = Unwrap(data, TypeControl, &ControlState{})
 	default:

@@ -61,34 +61,59 @@ const (
 	MostTopologyKeys  = 4
 )
 
-// PlanRequest: The plugin's question: what would have to go for this pod to fit?
+// PlanRequest: The plugin's question: what would have to go for this pod, or for this group, to fit?
 //
-// Nodes are those that removing pods may help. Nominations and Assumed are
-// complete sets, no deltas, because another planner may answer the next request. Pod is the
-// v1.Pod as the scheduler sees it. Seen is how far the scheduler's own watches have come, so that a
-// planner knows whether it is behind: by resource (pods, nodes, poddisruptionbudgets) the highest
-// resourceVersion of an object that the scheduler has been told of. OutcomesRead: how far it has read the
-// outcomes of orders; the planner waits a while until it has read as far. Ahead: asked while the
-// scheduler's filters still run, for the nodes that pods alike were asked for; if the pod fits, nothing
-// comes of it.
-// IgnoreColumns: judge no node by its columns; every node of Nodes with a removable pod comes back as
-// `unmodelled`.
+// Classes: the pods that wait for nodes; without Group one of one pod. MustPlace: how many of the
+// members of all classes together must get a node; a group that has its `minCount` placed asks for one.
+// Topology: keys of node labels; all members must be on nodes with the same value. Placed: members that
+// are bound or assumed. MaxCandidates: of a pod, how many nodes the answer may name.
+// Nominations and Assumed are complete sets, no deltas, because another planner may answer the next
+// request, without those of the pods that are asked about. Seen is how far the scheduler's own watches
+// have come, so that a planner knows whether it is behind: by resource (pods, nodes, poddisruptionbudgets)
+// the highest resourceVersion of an object that the scheduler has been told of. OutcomesRead: how far it
+// has read the outcomes of orders; the planner waits a while until it has read as far. Ahead: asked while
+// the scheduler's filters still run, for the nodes that pods alike were asked for; if the pod fits, nothing
+// comes of it. IgnoreColumns: judge no node by its columns; every node of a class with a removable pod
+// comes back as `unmodelled`.
 type PlanRequest struct {
 	APIVersion          string           `json:"apiVersion" check:"required"`
 	RequestID           string           `json:"requestId" check:"required"`
 	ClusterUID          string           `json:"clusterUid" check:"required"`
 	Mode                string           `json:"mode" check:"required,oneOf=enforce|observe|off"`
 	TimeoutMilliseconds int64            `json:"timeoutMilliseconds"`
-	MaxCandidates       int64            `json:"maxCandidates"`
 	Profile             Profile          `json:"profile"`
-	Pod                 json.RawMessage  `json:"pod" check:"required"`
-	Nodes               NodeSelection    `json:"nodes"`
+	Classes             []MemberClass    `json:"classes" check:"required,longest=16"`
+	MaxCandidates       int64            `json:"maxCandidates,omitempty"`
+	Group               *GroupPreemptor  `json:"group,omitempty"`
+	MustPlace           int64            `json:"mustPlace,omitempty" check:"least=0,most=5000"`
+	Topology            []string         `json:"topology,omitempty" check:"longest=4"`
+	Placed              []Placement      `json:"placed,omitempty"`
 	Nominations         []Placement      `json:"nominations,omitempty"`
 	Assumed             []Placement      `json:"assumed,omitempty"`
 	Seen                map[string]int64 `json:"seen,omitempty"`
 	Ahead               bool             `json:"ahead,omitempty"`
 	IgnoreColumns       bool             `json:"ignoreColumns,omitempty"`
 	OutcomesRead        *StreamPosition  `json:"outcomesRead,omitempty"`
+}
+
+// GroupPreemptor: The PodGroup that room is made for, with the priority that kube-scheduler takes for all its members.
+type GroupPreemptor struct {
+	Namespace string `json:"namespace" check:"required"`
+	Name      string `json:"name" check:"required"`
+	UID       string `json:"uid" check:"required,token"`
+	Priority  int32  `json:"priority"`
+}
+
+// MemberClass: Members that are equal in all that a scheduler looks at.
+//
+// Pod is one of them, a v1.Pod as the scheduler sees it; Count is how many wait for a node. Nodes are
+// those that removing pods may help. SameNodesAs: they are those of the class at this place in the
+// request, one before it that names its own, and Nodes is empty.
+type MemberClass struct {
+	Pod         json.RawMessage `json:"pod" check:"required"`
+	Count       int64           `json:"count" check:"least=0,most=5000"`
+	Nodes       NodeSelection   `json:"nodes"`
+	SameNodesAs *int64          `json:"sameNodesAs,omitempty" check:"least=0,most=15"`
 }
 
 // NodeSelection: A set of nodes, as its members or as all but them, whichever is shorter.
@@ -98,11 +123,14 @@ type NodeSelection struct {
 }
 
 // Placement: A pod on a node as the scheduler's memory has it: nominated there, or assumed and not yet bound.
+//
+// NodeUID: of that node, in an order and where it is known.
 type Placement struct {
 	Namespace string `json:"namespace" check:"required"`
 	Name      string `json:"name" check:"required"`
 	UID       string `json:"uid" check:"required"`
 	Node      string `json:"node" check:"required"`
+	NodeUID   string `json:"nodeUid,omitempty"`
 }
 
 // Profile: The scheduler profile's filter plugins, in order, and what arguments they were given (raw JSON).
@@ -120,28 +148,32 @@ type StreamPosition struct {
 	Sequence int64  `json:"sequence" check:"least=0"`
 }
 
-// PlanReply: The planner's answer.
+// PlanReply: The planner's answer, about a pod or about a group.
 //
 // Candidates come best first, at most `maxCandidates`. Unmodelled are nodes on which the
 // modelled constraints need no victim, so that something only the scheduler's filters know is
-// in the way; UnmodelledTotal counts them before the list was cut. Sample, with some refusals: one
-// of the nodes that the columns rule out, another one with each request, with all that may be removed
-// there, so that the scheduler's own filters can be asked whether the refusal is right. Offer: what a
-// commit may name, in mode enforce; see `makeway.bus.commit`.
+// in the way; UnmodelledTotal counts them before the list was cut. About a group there is a Plan in
+// their place; one without victims says that the modelled constraints need none, and
+// LeftToVerification names constraints that only the scheduler's filters look at. Sample, with some
+// refusals: one of the nodes that the columns rule out, another one with each request, with all that may be
+// removed there, so that the scheduler's own filters can be asked whether the refusal is right. Offer:
+// what a commit may name, in mode enforce; see `makeway.bus.commit`.
 type PlanReply struct {
-	APIVersion       string      `json:"apiVersion" check:"required"`
-	RequestID        string      `json:"requestId" check:"required"`
-	Planner          string      `json:"planner" check:"required"`
-	Status           string      `json:"status" check:"required,oneOf=candidates|notSynced|refused"`
-	SnapshotRevision int64       `json:"snapshotRevision,omitempty"`
-	PolicyRevision   string      `json:"policyRevision,omitempty"`
-	DecisionID       string      `json:"decisionId,omitempty"`
-	Candidates       []Candidate `json:"candidates,omitempty"`
-	Unmodelled       []Candidate `json:"unmodelled,omitempty"`
-	UnmodelledTotal  int64       `json:"unmodelledTotal,omitempty"`
-	Refusal          *Refusal    `json:"refusal,omitempty"`
-	Sample           *Candidate  `json:"sample,omitempty"`
-	Offer            string      `json:"offer,omitempty"`
+	APIVersion         string      `json:"apiVersion" check:"required"`
+	RequestID          string      `json:"requestId" check:"required"`
+	Planner            string      `json:"planner" check:"required"`
+	Status             string      `json:"status" check:"required,oneOf=candidates|notSynced|refused"`
+	SnapshotRevision   int64       `json:"snapshotRevision,omitempty"`
+	PolicyRevision     string      `json:"policyRevision,omitempty"`
+	DecisionID         string      `json:"decisionId,omitempty"`
+	Candidates         []Candidate `json:"candidates,omitempty"`
+	Unmodelled         []Candidate `json:"unmodelled,omitempty"`
+	UnmodelledTotal    int64       `json:"unmodelledTotal,omitempty"`
+	Plan               *GroupPlan  `json:"plan,omitempty"`
+	Refusal            *Refusal    `json:"refusal,omitempty"`
+	Sample             *Candidate  `json:"sample,omitempty"`
+	LeftToVerification []string    `json:"leftToVerification,omitempty"`
+	Offer              string      `json:"offer,omitempty"`
 }
 
 // Awaited: A pod that leaves anyway: counted on, never ordered a second time.
@@ -169,109 +201,18 @@ type Candidate struct {
 	MaxVictims    int64       `json:"maxVictims,omitempty"`
 }
 
-// Dependency: An object that a refusal depends on: when it changes, trying again may help.
-type Dependency struct {
-	Kind      string `json:"kind" check:"required"`
-	Name      string `json:"name" check:"required"`
-	Namespace string `json:"namespace,omitempty"`
-}
-
-// Refusal: Why no preemption helps.
-//
-// Reason is a constant in CamelCase; Message is a sentence with the numbers; NodeReasons
-// counts nodes by what stood in the way. RetryAt is the earliest time at which time alone
-// changes the answer.
-type Refusal struct {
-	Reason      string           `json:"reason" check:"required"`
-	Message     string           `json:"message" check:"required"`
-	NodeReasons map[string]int64 `json:"nodeReasons,omitempty"`
-	RetryAt     *Time            `json:"retryAt,omitempty"`
-	DependsOn   []Dependency     `json:"dependsOn,omitempty"`
-}
-
-// Removable: A pod that policy allows to be removed for this preemptor; Victim where the plan needs it gone.
-//
-// Unit: the group with which it is evicted whole or not at all; its pods are side by side. Node:
-// where it runs, if that is another node than the candidate's. LostWork: what its eviction loses, in
-// thousandths of seconds of a pod of the preemptor's size, where the policy ranks by that.
-type Removable struct {
-	UID          string `json:"uid" check:"required"`
-	Rule         string `json:"rule" check:"required"`
-	Victim       bool   `json:"victim,omitempty"`
-	PDBViolating bool   `json:"pdbViolating,omitempty"`
-	Unit         string `json:"unit,omitempty"`
-	Node         string `json:"node,omitempty"`
-	LostWork     int64  `json:"lostWork,omitempty"`
-}
-
-// GroupPlanRequest: The plugin's question: what would have to go for this group to fit?
-//
-// MustPlace: how many of the members of all Classes together must get a node; a group that has its
-// `minCount` placed asks for one. Topology: keys of node labels; all members must be on nodes with the
-// same value. Placed: members that are bound or assumed. Nominations are without those of the members,
-// which this plan replaces. All else is as in a plan request for a pod.
-type GroupPlanRequest struct {
-	APIVersion          string           `json:"apiVersion" check:"required"`
-	RequestID           string           `json:"requestId" check:"required"`
-	ClusterUID          string           `json:"clusterUid" check:"required"`
-	Mode                string           `json:"mode" check:"required,oneOf=enforce|observe|off"`
-	TimeoutMilliseconds int64            `json:"timeoutMilliseconds"`
-	Profile             Profile          `json:"profile"`
-	Group               GroupPreemptor   `json:"group"`
-	Classes             []MemberClass    `json:"classes" check:"required,longest=16"`
-	MustPlace           int64            `json:"mustPlace" check:"least=0,most=5000"`
-	Topology            []string         `json:"topology,omitempty" check:"longest=4"`
-	Placed              []Placement      `json:"placed,omitempty"`
-	Nominations         []Placement      `json:"nominations,omitempty"`
-	Assumed             []Placement      `json:"assumed,omitempty"`
-	Seen                map[string]int64 `json:"seen,omitempty"`
-	OutcomesRead        *StreamPosition  `json:"outcomesRead,omitempty"`
-}
-
-// GroupPreemptor: The PodGroup that room is made for, with the priority that kube-scheduler takes for all its members.
-type GroupPreemptor struct {
-	Namespace string `json:"namespace" check:"required"`
-	Name      string `json:"name" check:"required"`
-	UID       string `json:"uid" check:"required,token"`
-	Priority  int32  `json:"priority"`
-}
-
-// MemberClass: Members that are equal in all that a scheduler looks at.
-//
-// Pod is one of them, a v1.Pod as the scheduler sees it; Count is how many wait for a node. Nodes are
-// those that removing pods may help. SameNodesAs: they are those of the class at this place in the
-// request, one before it that names its own, and Nodes is empty.
-type MemberClass struct {
-	Pod         json.RawMessage `json:"pod" check:"required"`
-	Count       int64           `json:"count" check:"least=0,most=5000"`
-	Nodes       NodeSelection   `json:"nodes"`
-	SameNodesAs *int64          `json:"sameNodesAs,omitempty" check:"least=0,most=15"`
-}
-
-// GroupPlanReply: The planner's answer about a group.
-//
-// `candidates` as status means that there is a Plan; one without victims says that the modelled
-// constraints need none. LeftToVerification names constraints that only the scheduler's filters look at.
-// Offer as of the reply about a pod.
-type GroupPlanReply struct {
-	APIVersion         string     `json:"apiVersion" check:"required"`
-	RequestID          string     `json:"requestId" check:"required"`
-	Planner            string     `json:"planner" check:"required"`
-	Status             string     `json:"status" check:"required,oneOf=candidates|notSynced|refused"`
-	SnapshotRevision   int64      `json:"snapshotRevision,omitempty"`
-	PolicyRevision     string     `json:"policyRevision,omitempty"`
-	DecisionID         string     `json:"decisionId,omitempty"`
-	Plan               *GroupPlan `json:"plan,omitempty"`
-	Refusal            *Refusal   `json:"refusal,omitempty"`
-	LeftToVerification []string   `json:"leftToVerification,omitempty"`
-	Offer              string     `json:"offer,omitempty"`
-}
-
 // ClosedDomain: The nodes with a label's value, of which a pod keeps members of a group away by a rule.
 type ClosedDomain struct {
 	Rule  string `json:"rule" check:"required,oneOf=existingPodAntiAffinity|podAntiAffinity"`
 	Key   string `json:"key" check:"required"`
 	Value string `json:"value,omitempty"`
+}
+
+// Dependency: An object that a refusal depends on: when it changes, trying again may help.
+type Dependency struct {
+	Kind      string `json:"kind" check:"required"`
+	Name      string `json:"name" check:"required"`
+	Namespace string `json:"namespace,omitempty"`
 }
 
 // GroupPlan: Where the members go and which pods must go for them.
@@ -282,7 +223,7 @@ type ClosedDomain struct {
 // Price: absent where there are no victims.
 type GroupPlan struct {
 	Placements []MemberPlacement `json:"placements,omitempty"`
-	Victims    []GroupVictim     `json:"victims,omitempty"`
+	Victims    []Removable       `json:"victims,omitempty"`
 	Awaited    []Awaited         `json:"awaited,omitempty"`
 	Domains    []TopologyDomain  `json:"domains,omitempty"`
 	Price      *GroupPrice       `json:"price,omitempty"`
@@ -304,23 +245,41 @@ type GroupPrice struct {
 	LostWorkSeconds int64 `json:"lostWorkSeconds,omitempty"`
 }
 
-// GroupVictim: A pod that must go for the plan, and the rule that allows it.
-//
-// Unit: it goes with that group whole. Closes: as of a victim of an order.
-type GroupVictim struct {
-	UID          string        `json:"uid" check:"required"`
-	Node         string        `json:"node" check:"required"`
-	Rule         string        `json:"rule" check:"required"`
-	PDBViolating bool          `json:"pdbViolating,omitempty"`
-	Unit         string        `json:"unit,omitempty"`
-	Closes       *ClosedDomain `json:"closes,omitempty"`
-}
-
 // MemberPlacement: How many members of a class, by its place in the request's `classes`, go to a node.
 type MemberPlacement struct {
 	MemberClass int64  `json:"memberClass" check:"least=0"`
 	Node        string `json:"node" check:"required"`
 	Count       int64  `json:"count" check:"least=0"`
+}
+
+// Refusal: Why no preemption helps.
+//
+// Reason is a constant in CamelCase; Message is a sentence with the numbers; NodeReasons
+// counts nodes by what stood in the way. RetryAt is the earliest time at which time alone
+// changes the answer.
+type Refusal struct {
+	Reason      string           `json:"reason" check:"required"`
+	Message     string           `json:"message" check:"required"`
+	NodeReasons map[string]int64 `json:"nodeReasons,omitempty"`
+	RetryAt     *Time            `json:"retryAt,omitempty"`
+	DependsOn   []Dependency     `json:"dependsOn,omitempty"`
+}
+
+// Removable: A pod that policy allows to be removed for this preemptor; Victim where the plan needs it gone.
+//
+// Unit: the group with which it is evicted whole or not at all; its pods are side by side. Node:
+// where it runs, if that is another node than the candidate's. LostWork: what its eviction loses, in
+// thousandths of seconds of a pod of the preemptor's size, where the policy ranks by that. Of a plan for a
+// group all are victims; Closes: as of a victim of an order.
+type Removable struct {
+	UID          string        `json:"uid" check:"required"`
+	Rule         string        `json:"rule" check:"required"`
+	Victim       bool          `json:"victim,omitempty"`
+	PDBViolating bool          `json:"pdbViolating,omitempty"`
+	Unit         string        `json:"unit,omitempty"`
+	Node         string        `json:"node,omitempty"`
+	LostWork     int64         `json:"lostWork,omitempty"`
+	Closes       *ClosedDomain `json:"closes,omitempty"`
 }
 
 // TopologyDomain: The nodes that have a label's value.
@@ -345,7 +304,7 @@ type CommitRequest struct {
 	Bridge       string        `json:"bridge" check:"required"`
 	Fence        Fence         `json:"fence"`
 	Offer        string        `json:"offer" check:"required"`
-	Placements   []OrderMember `json:"placements" check:"required,longest=5000"`
+	Placements   []Placement   `json:"placements" check:"required,longest=5000"`
 	StoreBy      Time          `json:"storeBy" check:"required"`
 	Group        *OrderedGroup `json:"group,omitempty"`
 	After        int64         `json:"after,omitempty" check:"least=0"`
@@ -364,15 +323,6 @@ type Fence struct {
 	Name      string `json:"name" check:"required"`
 	Epoch     int64  `json:"epoch"`
 	Namespace string `json:"namespace,omitempty"`
-}
-
-// OrderMember: A member of the group with the node that it is nominated to. NodeUID: of that node, where known.
-type OrderMember struct {
-	Namespace string `json:"namespace" check:"required"`
-	Name      string `json:"name" check:"required"`
-	UID       string `json:"uid" check:"required"`
-	Node      string `json:"node" check:"required"`
-	NodeUID   string `json:"nodeUid,omitempty"`
 }
 
 // OrderedGroup: The PodGroup that room is made for, as it was when the order was verified.
@@ -428,7 +378,7 @@ type EvictionOrder struct {
 	NominationsToClear []NominationToClear `json:"nominationsToClear,omitempty" check:"longest=1000"`
 	PDBViolations      int64               `json:"pdbViolations,omitempty"`
 	Group              *OrderedGroup       `json:"group,omitempty"`
-	Members            []OrderMember       `json:"members,omitempty" check:"longest=5000"`
+	Members            []Placement         `json:"members,omitempty" check:"longest=5000"`
 	StoreBy            *Time               `json:"storeBy,omitempty"`
 	Void               *Void               `json:"void,omitempty"`
 }

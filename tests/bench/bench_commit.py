@@ -11,7 +11,7 @@ from functools import cache
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from makeway.bus.messages import OrderMember
+from makeway.bus.messages import Placement
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.planner.commit.judge import Accepted, Circumstances, judge
 from makeway.planner.plan.cache import PlanCache
@@ -49,7 +49,7 @@ def test_judge(benchmark: BenchmarkFixture, victims: int) -> None:
     uids = [f"p{node}-0" for node in range(victims)]
     nodes = {f"m{node}": f"n{node}" for node in range(victims)}
     places = tuple(
-        OrderMember(namespace="default", name=uid, uid=uid, node=node, node_uid=f"{node}-uid")
+        Placement(namespace="default", name=uid, uid=uid, node=node, node_uid=f"{node}-uid")
         for uid, node in nodes.items()
     )
     asked = group_commit(*uids, must_place=victims, placements=places)

@@ -9,7 +9,6 @@ from go_tests import go_test, needs_go
 from makeway.bus import codec
 from makeway.bus.control import ControlState
 from makeway.bus.errors import Malformed
-from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
 from makeway.bus.plan import PlanReply, PlanRequest
 from makeway.dev.contract_reference import KINDS, generated
 from makeway.dev.samples import MALFORMED
@@ -29,10 +28,6 @@ def decode(kind: str, data: bytes) -> object:
         return codec.decode(PlanRequest, data)
     if kind == "plan-reply":
         return codec.decode(PlanReply, data)
-    if kind == "group-plan-request":
-        return codec.decode(GroupPlanRequest, data)
-    if kind == "group-plan-reply":
-        return codec.decode(GroupPlanReply, data)
     if kind == "control-envelope":
         return codec.unwrap_as(data, ControlState)
     return codec.unwrap_order(data)

@@ -18,7 +18,6 @@ from go_tests import go_test, needs_go
 from makeway.bus import codec
 from makeway.bus.envelope import Envelope
 from makeway.bus.errors import Malformed
-from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
 from makeway.bus.messages import Message
 from makeway.bus.plan import PlanReply, PlanRequest
 
@@ -93,8 +92,6 @@ ONLY_GO = re.compile(
 DECODERS: dict[str, Callable[[bytes], object]] = {
     "plan-request": partial(codec.decode, PlanRequest),
     "plan-reply": partial(codec.decode, PlanReply),
-    "group-plan-request": partial(codec.decode, GroupPlanRequest),
-    "group-plan-reply": partial(codec.decode, GroupPlanReply),
     "order-envelope": codec.unwrap_order,
     "outcome-envelope": codec.unwrap_outcome,
     "decision-envelope": codec.unwrap_decision,

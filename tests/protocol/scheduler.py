@@ -20,8 +20,8 @@ from makeway.bus.messages import (
     Awaited,
     Fence,
     OrderedGroup,
-    OrderMember,
     Outcome,
+    Placement,
     StreamPosition,
     Victim,
     VictimFacts,
@@ -515,7 +515,7 @@ class Scheduler:
             fence=Fence(kind="lease", namespace="kube-system", name=LEASE, epoch=epoch),
             offer=chosen.offer,
             placements=tuple(
-                OrderMember(
+                Placement(
                     namespace=NAMESPACE,
                     name=pod.metadata.name,
                     uid=pod.metadata.uid,

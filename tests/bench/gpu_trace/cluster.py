@@ -10,9 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from bench.gpu_trace.trace import MOST_PODS, TraceNode, TracePod
-from makeway.bus.group_plan import GroupPlanRequest, GroupPreemptor, MemberClass
 from makeway.bus.messages import API_VERSION
-from makeway.bus.plan import NodeSelection, Profile
+from makeway.bus.plan import GroupPreemptor, MemberClass, NodeSelection, PlanRequest, Profile
 from makeway.core.k8s.objects import Node, Pod
 from makeway.core.k8s.pod_groups import PodGroup
 from makeway.core.policy.document import Policy, PolicyLimits
@@ -132,7 +131,7 @@ def question_of(world: World, gang: Gang) -> GangQuestion:
     members = member_objects(gang)
     for member in members:
         world.put(msgspec.convert(member, Pod))
-    request = GroupPlanRequest(
+    request = PlanRequest(
         api_version=API_VERSION,
         request_id="bench",
         cluster_uid="bench",

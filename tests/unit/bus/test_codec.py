@@ -12,7 +12,7 @@ from builders_bus import NOW, make_decision, make_group_order, make_order, make_
 from makeway.bus import codec
 from makeway.bus.control import ControlState
 from makeway.bus.errors import Malformed
-from makeway.bus.messages import MOST_MEMBERS, EvictionOrder, OrderMember
+from makeway.bus.messages import MOST_MEMBERS, EvictionOrder, Placement
 from makeway.bus.plan import PlanReply, PlanRequest
 from makeway.bus.subjects import Subjects
 from makeway.dev import samples
@@ -21,7 +21,7 @@ from makeway.dev import samples
 def request(pod: msgspec.Raw) -> PlanRequest:
     minimal = samples.MESSAGES["plan-request.minimal"]
     assert isinstance(minimal, PlanRequest)
-    return msgspec.structs.replace(minimal, pod=pod)
+    return msgspec.structs.replace(minimal, classes=(msgspec.structs.replace(minimal.classes[0], pod=pod),))
 
 
 def test_an_envelope_is_named_after_its_message() -> None:
@@ -101,7 +101,7 @@ def test_an_order_for_a_group_is_about_the_group() -> None:
 
 
 def test_a_group_order_with_more_members_than_a_plan_request_may_have_is_refused() -> None:
-    member = OrderMember(namespace="n", name="a", uid="u", node="n")
+    member = Placement(namespace="n", name="a", uid="u", node="n")
     most = make_group_order(members=(member,) * MOST_MEMBERS)
 
     assert codec.unwrap_order(codec.wrap(most, "makeway/a/b")) == most
@@ -136,7 +136,7 @@ def test_a_message_larger_than_the_server_takes_is_refused_before_it_is_read() -
 def test_brackets_within_texts_do_not_count_as_depth() -> None:
     pod = msgspec.Raw(msgspec.json.encode({"annotation": '[{"' * 500 + '\\"'}))
 
-    assert codec.decode(PlanRequest, codec.encode(request(pod=pod))).pod == pod
+    assert codec.decode(PlanRequest, codec.encode(request(pod=pod))).classes[0].pod == pod
 
 
 def test_a_wide_message_is_not_a_deep_one() -> None:

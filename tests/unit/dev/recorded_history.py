@@ -10,7 +10,7 @@ from typing import Any, Self
 import msgspec
 
 from builders_bus import make_group, make_order, make_outcome, make_preemptor, make_victim
-from makeway.bus.messages import EvictionOrder, NominationToClear, OrderMember, Outcome
+from makeway.bus.messages import EvictionOrder, NominationToClear, Outcome, Placement
 from makeway.bus.subjects import Subjects
 from makeway.dev.audit_log import AuditEvent
 from makeway.dev.checker.check import check
@@ -335,7 +335,7 @@ def group_order_of(*victims: str) -> EvictionOrder:
         victims=(*order.victims[:-1], msgspec.structs.replace(order.victims[-1], node="node-2")),
         group=make_group(),
         members=tuple(
-            OrderMember(namespace="shop", name=name, uid=f"uid-{name}", node=f"node-{number}")
+            Placement(namespace="shop", name=name, uid=f"uid-{name}", node=f"node-{number}")
             for number, name in enumerate(GANG, 1)
         ),
     )

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from builders_bus import NOW, make_decision, make_group_order, make_order, make_outcome, make_victim
 from makeway.bus.decisions import DecisionRecord, GroupDecision, RankedCandidate
-from makeway.bus.group_plan import GroupPrice, MemberPlacement
+from makeway.bus.plan import GroupPrice, MemberPlacement
 from makeway.cli.demo import next_commands
 from makeway.cli.main import SUB_COMMANDS
 from makeway.core.comparison import LEAST_LOST_WORK

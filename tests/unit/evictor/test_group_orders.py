@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from builders_bus import make_group
 from makeway.bus import codec
-from makeway.bus.messages import BegunUnit, EvictionOrder, NominationToClear, OrderMember, Outcome, Victim
+from makeway.bus.messages import BegunUnit, EvictionOrder, NominationToClear, Outcome, Placement, Victim
 from makeway.core.k8s.objects import Metadata, Node, Pod, SchedulingGroup
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.document import Policy, PolicyLimits
@@ -56,7 +56,7 @@ def running(name: str, node: str) -> Pod:
 def group_order(*victims: Victim, count: int = 2, **changes: Any) -> EvictionOrder:
     group = make_group("train-uid", namespace="default", must_place=changes.pop("must_place", count))
     waiting = tuple(
-        OrderMember(
+        Placement(
             namespace="default", name=f"train-{n}", uid=f"train-{n}-uid", node=f"n{n}", node_uid=f"n{n}-uid"
         )
         for n in range(1, count + 1)
@@ -387,7 +387,7 @@ def without(**fields: Any) -> EvictionOrder:
     return group_order(*VICTIMS, **fields)
 
 
-OTHER = OrderMember(namespace="other", name="x", uid="x", node="n1")
+OTHER = Placement(namespace="other", name="x", uid="x", node="n1")
 MEMBERS = group_order().members
 
 

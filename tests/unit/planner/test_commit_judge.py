@@ -18,7 +18,7 @@ from makeway.bus.messages import (
     ClosedDomain,
     Fence,
     NominationToClear,
-    OrderMember,
+    Placement,
     VictimFacts,
     Void,
 )
@@ -50,7 +50,7 @@ from unit.planner.building import HIGH, LOW, MID, NOW, S, live_order, make_budge
 from unit.planner.test_daemonset_plan import bound, mixed_pods, on_node, the
 from unit.planner.test_plan_groups import cluster, group, member
 
-PLACE: Final = OrderMember(namespace="default", name="urgent", uid="urgent", node="n1", node_uid="n1-uid")
+PLACE: Final = Placement(namespace="default", name="urgent", uid="urgent", node="n1", node_uid="n1-uid")
 PREEMPTOR: Final = make_pod("urgent", priority=HIGH, size=300)
 MEMBERS: Final = {"m1": "n1", "m2": "n2"}
 AROUND: Final = Circumstances(now=NOW, mode="enforce", nominated={"urgent": "n1"})

@@ -5,22 +5,23 @@ import pytest
 
 from makeway.bus import codec
 from makeway.bus.errors import Malformed
-from makeway.bus.group_plan import GroupPlanRequest
+from makeway.bus.plan import PlanRequest
 from makeway.core.k8s.quantity import QuantityError
 from makeway.dev.samples import MESSAGES
 from makeway.planner.plan.gang.question import gang_question_of
 from makeway.planner.plan.request import NamelessPodError
+from narrowing import there
 
 
-def request() -> GroupPlanRequest:
-    message = MESSAGES["group-plan-request.full"]
-    assert isinstance(message, GroupPlanRequest)
+def request() -> PlanRequest:
+    message = MESSAGES["plan-request.group"]
+    assert isinstance(message, PlanRequest)
     return message
 
 
 def test_every_class_asks_at_the_priority_of_the_group() -> None:
     asked = msgspec.structs.replace(
-        request(), group=msgspec.structs.replace(request().group, priority=7), must_place=5
+        request(), group=msgspec.structs.replace(there(request().group), priority=7), must_place=5
     )
 
     question = gang_question_of(asked, {"leaving": "ord-1"})
@@ -51,7 +52,7 @@ def test_a_class_that_names_no_class_before_it_is_refused(named: int) -> None:
     assert b'"sameNodesAs":%d' % named in data
 
     with pytest.raises(Malformed, match="sameNodesAs"):
-        codec.decode(GroupPlanRequest, data)
+        codec.decode(PlanRequest, data)
     with pytest.raises(ValueError, match="sameNodesAs"):
         msgspec.structs.replace(asked, classes=(*asked.classes[:2], last))
 

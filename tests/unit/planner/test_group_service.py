@@ -13,10 +13,9 @@ import msgspec
 import pytest
 
 from makeway.bus import codec
-from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest, GroupPreemptor, MemberClass
 from makeway.bus.ids import request_id
 from makeway.bus.messages import API_VERSION, OrderedGroup, VictimOutcome
-from makeway.bus.plan import NodeSelection, Profile
+from makeway.bus.plan import GroupPreemptor, MemberClass, NodeSelection, PlanReply, PlanRequest, Profile
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.brake import Brake
@@ -66,8 +65,8 @@ class Bench(Answering):
         super().__init__(snapshot or full(), **more)
         self.handle = partial(self.planner.handle, group_search(self.snapshot, self.metrics))
 
-    async def ask(self, **changes: Any) -> GroupPlanReply:
-        return codec.decode(GroupPlanReply, await self.handle(codec.encode(request(**changes))))
+    async def ask(self, **changes: Any) -> PlanReply:
+        return codec.decode(PlanReply, await self.handle(codec.encode(request(**changes))))
 
 
 def member(count: int = 2, *, cpu: str = "500m", uid: str = "M", **spec: Any) -> MemberClass:
@@ -85,7 +84,7 @@ def member(count: int = 2, *, cpu: str = "500m", uid: str = "M", **spec: Any) ->
     )
 
 
-def request(**changes: Any) -> GroupPlanRequest:
+def request(**changes: Any) -> PlanRequest:
     fields: dict[str, Any] = {
         "api_version": API_VERSION,
         "request_id": request_id(datetime.now(UTC)),
@@ -98,7 +97,7 @@ def request(**changes: Any) -> GroupPlanRequest:
         "must_place": 2,
         **changes,
     }
-    return GroupPlanRequest(**fields)
+    return PlanRequest(**fields)
 
 
 async def test_a_group_that_was_not_bound_though_room_was_made_three_times_is_refused_for_a_while() -> None:
@@ -348,12 +347,12 @@ async def test_that_a_plan_takes_too_long_is_answered_before_the_scheduler_waits
 
     data = await bench.planner.handle(search, codec.encode(request(timeout_milliseconds=2000)))
 
-    assert there(codec.decode(GroupPlanReply, data).refusal).reason == "TooLate"
+    assert there(codec.decode(PlanReply, data).refusal).reason == "TooLate"
     assert 1.7 < next(seconds) < 1.9
 
 
 async def test_a_message_that_is_none_is_answered() -> None:
-    reply = codec.decode(GroupPlanReply, await Bench().handle(b'{"requestId": "r-1"}'))
+    reply = codec.decode(PlanReply, await Bench().handle(b'{"requestId": "r-1"}'))
 
     assert (reply.status, reply.request_id) == ("notSynced", "r-1")
 

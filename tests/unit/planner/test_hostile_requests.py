@@ -30,6 +30,7 @@ REQUEST: dict[str, Any] = json.loads(codec.encode(_SAMPLE)) | {
     "requestId": "req-x",
     "timeoutMilliseconds": 10**9,
 }
+_POD: dict[str, Any] = REQUEST["classes"][0]["pod"]
 JUNK: list[Any] = [
     None, True, -1, 0, 2**31, 2**63, 10**30, 1.5, 1e308, "", "x" * 5000, "\u0000", ".", "a.>", "9e30",
     "1e400", "1Ki", "NaN", "9" * 400 + "m", [], {}, [[]], {"a": {}}, ["a", 1],
@@ -131,10 +132,32 @@ async def test_an_answer_to_what_was_not_understood_names_the_question() -> None
     assert world.registry.get_sample_value("makeway_planner_decode_errors_total", {"source": "plan"}) == 2
 
 
+@pytest.mark.parametrize(
+    ("gone", "put", "told"),
+    [
+        (("classes",), {"pod": _POD, "nodes": {}}, "missing required field `classes`"),
+        ((), {"classes": []}, "about one pod"),
+        ((), {"classes": [{"pod": _POD, "count": 2, "nodes": {}}]}, "about one pod"),
+        ((), {"group": {"namespace": "shop", "name": "g", "uid": "g", "priority": 1}}, "about one pod"),
+    ],
+    ids=["a pod beside classes, as of an older bridge", "no class", "two pods", "a group"],
+)
+async def test_a_request_that_is_not_about_one_pod_is_declined_with_a_sentence(
+    gone: tuple[str, ...], put: dict[str, Any], told: str
+) -> None:
+    old = {name: value for name, value in REQUEST.items() if name not in gone}
+
+    reply = await World().ask(json.dumps(old | put).encode())
+
+    assert (reply.status, reply.offer) == ("notSynced", "")
+    assert told in there(reply.refusal).message
+
+
 async def test_a_request_within_the_bounds_is_answered_soon_however_large() -> None:
-    pod = msgspec.Raw(json.dumps({**REQUEST["pod"], "x": [[{}]] * 100_000}).encode())
+    pod = msgspec.Raw(json.dumps({**REQUEST["classes"][0]["pod"], "x": [[{}]] * 100_000}).encode())
     assert isinstance(_SAMPLE, PlanRequest)
-    request = msgspec.structs.replace(_SAMPLE, pod=pod, request_id="req-x", timeout_milliseconds=10**9)
+    large = (msgspec.structs.replace(_SAMPLE.classes[0], pod=pod),)
+    request = msgspec.structs.replace(_SAMPLE, classes=large, request_id="req-x", timeout_milliseconds=10**9)
 
     reply = await World().ask(codec.encode(request))
 

@@ -8,9 +8,8 @@ from msgspec.structs import replace
 
 from background import background, turns
 from makeway.bus.comparison import Comparison
-from makeway.bus.group_plan import GroupPlanRequest, GroupPreemptor
 from makeway.bus.messages import API_VERSION
-from makeway.bus.plan import Profile
+from makeway.bus.plan import GroupPreemptor, PlanRequest, Profile
 from makeway.core.k8s.disruption import preemption_message
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.planner.observe import loop as module
@@ -59,7 +58,7 @@ class Groups(Bench):
     def decide_group(self, *, must: int = 2) -> None:
         self.decisions += 1
         question = GangQuestion("default/train", (GangClass(ask(self.snapshot.pods["g0"]), 2),), must)
-        request = GroupPlanRequest(
+        request = PlanRequest(
             api_version=API_VERSION,
             request_id="req-1",
             cluster_uid="cluster-1",

@@ -9,7 +9,6 @@ from makeway.bus.commit import TOO_LARGE
 from makeway.bus.messages import (
     EvictionOrder,
     OrderedGroup,
-    OrderMember,
     Outcome,
     Placement,
     Preemptor,
@@ -209,7 +208,7 @@ def test_no_pod_of_a_node_that_is_unknown_has_taken_its_room() -> None:
 def test_a_room_counts_for_a_group_while_a_pod_that_it_was_made_for_waits(waits: bool, counts: bool) -> None:
     ledger = Ledger()
     for number in range(3):
-        member = OrderMember(namespace="shop", name=f"m{number}", uid=f"m{number}", node="n1")
+        member = Placement(namespace="shop", name=f"m{number}", uid=f"m{number}", node="n1")
         group = OrderedGroup(
             namespace="shop", name="P", uid="P", priority=1000, scheduler_name="s", must_place=1
         )

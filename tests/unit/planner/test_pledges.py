@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from makeway.bus.messages import OrderedGroup, OrderMember, Placement, Preemptor
+from makeway.bus.messages import OrderedGroup, Placement, Preemptor
 from makeway.bus.plan import NodeSelection, PlanReply
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.planner.orders.ledger import Ledger
@@ -96,7 +96,7 @@ def test_orders_and_pledges_place_their_pods_before_a_nomination_shows() -> None
     ledger.pledges.pledge("p", pledge("p", "a"))
     about = Preemptor(namespace="shop", name="q", uid="q", priority=1, scheduler_name="s")
     ledger.reserve(make_order("o1", preemptor=about, node="n2"))
-    members = (OrderMember(namespace="shop", name="m", uid="m", node="n3"),)
+    members = (Placement(namespace="shop", name="m", uid="m", node="n3"),)
     train = OrderedGroup(
         namespace="shop", name="train", uid="g", priority=1, scheduler_name="s", must_place=1
     )

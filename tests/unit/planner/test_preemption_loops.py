@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from makeway.bus.group_plan import MemberPlacement
+from makeway.bus.plan import MemberPlacement
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.times import api_time
 from makeway.core.policy.facts import PodFacts

@@ -440,7 +440,7 @@ async def test_a_recorder_writes_whole_recordings_one_after_the_other(
 def test_a_recorded_pod_has_the_fields_that_planners_before_wrote() -> None:
     _, pod = msgspec.msgpack.decode(entries.encode_entry(PutPod(make_pod("a"))))
 
-    assert entries.VERSION == 3
+    assert entries.VERSION == 4
     assert list(pod) == [
         *("namespace", "name", "uid", "node", "priority", "start_micros", "grace_period_seconds"),
         *("terminating", "requests", "labels", "facts", "kind", "ends_micros", "health"),

@@ -449,7 +449,7 @@ def test_the_warm_up_makes_plans() -> None:
 
 
 async def test_nothing_is_planned_for_pods_that_the_brake_holds() -> None:
-    namespace = json.loads(bytes(request().pod))["metadata"]["namespace"]
+    namespace = json.loads(bytes(request().classes[0].pod))["metadata"]["namespace"]
     held = Bench(brake=Brake(namespaces=frozenset({namespace})))
     assert (await held.ask()).status == "notSynced"
     assert await held.written() == []

@@ -24,7 +24,7 @@ from makeway.bus.messages import (
     Fence,
     Message,
     OrderedGroup,
-    OrderMember,
+    Placement,
     PodRef,
     Preemptor,
     Text,
@@ -110,7 +110,7 @@ class CommitRequest(Message, frozen=True):
     fence: Fence
     offer: Text
     placements: Annotated[
-        tuple[OrderMember, ...], msgspec.Meta(max_length=MOST_MEMBERS, extra_json_schema=UNIQUE)
+        tuple[Placement, ...], msgspec.Meta(max_length=MOST_MEMBERS, extra_json_schema=UNIQUE)
     ]
     store_by: Time
     group: OrderedGroup | None = None

@@ -6,7 +6,6 @@ from typing import Literal
 
 import msgspec
 
-from makeway.bus.group_plan import GroupPrice, MemberPlacement, TopologyDomain
 from makeway.bus.messages import (
     Awaited,
     Int64,
@@ -22,7 +21,7 @@ from makeway.bus.messages import (
     Token,
     Victim,
 )
-from makeway.bus.plan import PlanStatus, Refusal
+from makeway.bus.plan import GroupPrice, MemberPlacement, PlanStatus, Refusal, TopologyDomain
 from makeway.core.policy.mode import Mode
 
 TYPE_DECISION = "dev.makeway.decision.v1"

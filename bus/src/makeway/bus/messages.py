@@ -115,9 +115,13 @@ class PodRef(Message, frozen=True):
 
 
 class Placement(PodRef, frozen=True):
-    """A pod on a node as the scheduler's memory has it: nominated there, or assumed and not yet bound."""
+    """A pod on a node as the scheduler's memory has it: nominated there, or assumed and not yet bound.
+
+    `node_uid`: of that node, in an order and where it is known.
+    """
 
     node: Text
+    node_uid: str = ""
 
 
 class Awaited(Message, frozen=True):
@@ -239,13 +243,6 @@ class OrderedGroup(Preemptor, frozen=True):
     min_count: MemberCount = 0
 
 
-class OrderMember(PodRef, frozen=True):
-    """A member of the group with the node that it is nominated to. `node_uid`: of that node, where known."""
-
-    node: Text
-    node_uid: str = ""
-
-
 class Void(Message, frozen=True):
     """Why no order is stored under an id: a constant, and a sentence with the numbers."""
 
@@ -285,7 +282,7 @@ class EvictionOrder(Message, frozen=True):
     pdb_violations: Int64 = 0
     group: OrderedGroup | None = None
     members: Annotated[
-        tuple[OrderMember, ...], msgspec.Meta(max_length=MOST_MEMBERS, extra_json_schema=UNIQUE)
+        tuple[Placement, ...], msgspec.Meta(max_length=MOST_MEMBERS, extra_json_schema=UNIQUE)
     ] = ()
     store_by: Time | None = None
     void: Void | None = None
@@ -325,7 +322,7 @@ class EvictionOrder(Message, frozen=True):
                 namespace=one.namespace,
                 name=one.name,
                 uid=one.uid,
-                node=one.node if isinstance(one, OrderMember) else self.node,
+                node=one.node if isinstance(one, Placement) else self.node,
             )
             for one in pods
         )

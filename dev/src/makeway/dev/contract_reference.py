@@ -141,9 +141,8 @@ def asyncapi() -> dict[str, Any]:
             "groupPlan": _channel(
                 subjects.plan_group,
                 "Questions about pod groups to the leading planner; the first answer counts.",
-                "groupPlanRequest",
+                "planRequest",
             ),
-            "groupPlanReply": _reply_channel("groupPlanReply"),
             "commits": _channel(
                 subjects.commit,
                 "Bridges' questions to the leading planner to store an order; every planner has one answer.",
@@ -246,7 +245,7 @@ def asyncapi() -> dict[str, Any]:
             ),
             "askPlannerAboutGroup": _ask(
                 "groupPlan",
-                "groupPlanReply",
+                "planReply",
                 "The scheduler plugin asks which pods would make room for a pod group.",
             ),
             "askForOrder": _ask(
@@ -279,8 +278,6 @@ def asyncapi() -> dict[str, Any]:
             "messages": {
                 "planRequest": _bare("plan-request", "Plan request"),
                 "planReply": _bare("plan-reply", "Plan reply"),
-                "groupPlanRequest": _bare("group-plan-request", "Group plan request"),
-                "groupPlanReply": _bare("group-plan-reply", "Group plan reply"),
                 "commit": _bare("commit", "Commit"),
                 "commitReply": _bare("commit-reply", "Commit reply"),
                 "repairProposal": _bare("repair-proposal", "Repair proposal"),

@@ -36,8 +36,8 @@ ENUMERATIONS: Final = {
 
 BOUNDS: Final = {
     "MostMembers": ("EvictionOrder", "members"),
-    "MostMemberClasses": ("GroupPlanRequest", "classes"),
-    "MostTopologyKeys": ("GroupPlanRequest", "topology"),
+    "MostMemberClasses": ("PlanRequest", "classes"),
+    "MostTopologyKeys": ("PlanRequest", "topology"),
 }
 """Lists whose longest length is a constant in Go."""
 

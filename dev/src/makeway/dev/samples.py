@@ -20,9 +20,8 @@ from makeway.bus.component_status import ComponentStatus
 from makeway.bus.control import ControlState
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.envelope import Envelope
-from makeway.bus.group_plan import MOST_TOPOLOGY_KEYS, GroupPlanReply, GroupPlanRequest
 from makeway.bus.messages import MOST_MEMBERS, Begun, EvictionOrder, Message, Outcome
-from makeway.bus.plan import PlanReply, PlanRequest
+from makeway.bus.plan import MOST_TOPOLOGY_KEYS, PlanReply, PlanRequest
 from makeway.bus.repairs import RepairProposal
 from makeway.dev.paths import CHECKOUT
 
@@ -31,8 +30,6 @@ GOLDEN: Final = "bus/testdata"
 KINDS: Final[Mapping[str, type[Message]]] = {
     "plan-request": PlanRequest,
     "plan-reply": PlanReply,
-    "group-plan-request": GroupPlanRequest,
-    "group-plan-reply": GroupPlanReply,
     "commit": CommitRequest,
     "commit-reply": CommitReply,
     "offer": Offer,
@@ -87,11 +84,11 @@ ENVELOPES: Final[Mapping[str, Envelope]] = {
 }
 """By kind and variant."""
 
-_POD: Final = bytes(cast("PlanRequest", MESSAGES["plan-request.full"]).pod)
+_POD: Final = bytes(cast("PlanRequest", MESSAGES["plan-request.full"]).classes[0].pod)
 _REQUEST_BYTES: Final = codec.encode(MESSAGES["plan-request.full"])
 _REPLY_BYTES: Final = codec.encode(MESSAGES["plan-reply.candidates"])
-_GROUP_REQUEST_BYTES: Final = codec.encode(MESSAGES["group-plan-request.full"])
-_GROUP_REPLY_BYTES: Final = codec.encode(MESSAGES["group-plan-reply.candidates"])
+_GROUP_REQUEST_BYTES: Final = codec.encode(MESSAGES["plan-request.group"])
+_GROUP_REPLY_BYTES: Final = codec.encode(MESSAGES["plan-reply.group"])
 _EVENT_BYTES: Final = codec.encode(_ORDER_EVENT)
 _GROUP_EVENT_BYTES: Final = codec.encode(_ORDER_GROUP_EVENT)
 _CONTROL_EVENT: Final = codec.encode(ENVELOPES["control-envelope.full"])
@@ -112,20 +109,15 @@ MALFORMED: Final[Mapping[str, bytes]] = {
     "plan-reply.invalid.empty-node": _REPLY_BYTES.replace(b'"node-1"', b'""'),
     "plan-reply.invalid.text-for-list": b'{"apiVersion":"makeway.dev/v1","requestId":"r","planner":"p",'
     b'"status":"candidates","candidates":"node-1"}',
-    "group-plan-request.invalid.no-group": _GROUP_REQUEST_BYTES.replace(b'"group":', b'"groups":'),
-    "group-plan-request.invalid.no-classes": _GROUP_REQUEST_BYTES.replace(b'"classes":', b'"class":'),
-    "group-plan-request.invalid.negative-count": _GROUP_REQUEST_BYTES.replace(b'"count":6', b'"count":-6'),
-    "group-plan-request.invalid.too-many-members": _GROUP_REQUEST_BYTES.replace(
+    "plan-reply.invalid.empty-group-node": _GROUP_REPLY_BYTES.replace(b'"node-1"', b'""'),
+    "plan-request.invalid.no-classes": _GROUP_REQUEST_BYTES.replace(b'"classes":', b'"class":'),
+    "plan-request.invalid.negative-count": _GROUP_REQUEST_BYTES.replace(b'"count":6', b'"count":-6'),
+    "plan-request.invalid.too-many-members": _GROUP_REQUEST_BYTES.replace(
         b'"mustPlace":5', b'"mustPlace":' + str(MOST_MEMBERS + 1).encode()
     ),
-    "group-plan-request.invalid.too-many-topology-keys": _GROUP_REQUEST_BYTES.replace(
+    "plan-request.invalid.too-many-topology-keys": _GROUP_REQUEST_BYTES.replace(
         b'"topology":[', b'"topology":[' + b'"x",' * MOST_TOPOLOGY_KEYS
     ),
-    "group-plan-request.unknown-version.v2": _GROUP_REQUEST_BYTES.replace(
-        b"makeway.dev/v1", b"makeway.dev/v2"
-    ),
-    "group-plan-reply.invalid.empty-node": _GROUP_REPLY_BYTES.replace(b'"node-1"', b'""'),
-    "group-plan-reply.unknown-version.v2": b'{"apiVersion":"makeway.dev/v2","plan":42}',
     "order-envelope.not-json.cut": _EVENT_BYTES[:40],
     "order-envelope.invalid.no-data": _EVENT_BYTES.replace(b'"data":', b'"date":'),
     "order-envelope.invalid.no-id": _EVENT_BYTES.replace(f'"id":"{_ORDER}",'.encode(), b""),

@@ -18,8 +18,8 @@ from makeway.bus.messages import (
     EvictionOrder,
     Fence,
     NominationToClear,
-    OrderMember,
     Outcome,
+    Placement,
 )
 from makeway.bus.plan import Candidate
 from makeway.core.k8s.objects import ENDED_PHASES, Metadata, Pod
@@ -123,7 +123,7 @@ def commit_of(
         fence=writer.fence(),
         offer=offer,
         placements=(
-            OrderMember(
+            Placement(
                 namespace=preemptor.metadata.namespace,
                 name=preemptor.metadata.name,
                 uid=preemptor.metadata.uid,

@@ -14,7 +14,7 @@ from makeway.bus import codec, tracing
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.ids import request_id
 from makeway.bus.messages import API_VERSION, Placement
-from makeway.bus.plan import NodeSelection, PlanReply, PlanRequest, Profile
+from makeway.bus.plan import MemberClass, NodeSelection, PlanReply, PlanRequest, Profile
 from makeway.core.k8s.unmodelled import ONLY_FILTERS_KNOW, unmodelled
 from makeway.nominator import decide
 from makeway.nominator.cluster import StoredPod
@@ -87,6 +87,7 @@ class Questions:
             for one in self._parts.pods.nominated()
             if one.uid != meta.uid
         )
+        pod = decide.as_preemptor(stored.raw, for_filters=self._parts.shadow is not None)
         return PlanRequest(
             api_version=API_VERSION,
             request_id=request_id(datetime.now(UTC)),
@@ -95,8 +96,7 @@ class Questions:
             timeout_milliseconds=int(PLAN_SECONDS * 1000),
             max_candidates=CANDIDATES,
             profile=Profile(name=stored.pod.spec.scheduler_name or "default-scheduler"),
-            pod=msgspec.Raw(decide.as_preemptor(stored.raw, for_filters=self._parts.shadow is not None)),
-            nodes=NodeSelection(),
+            classes=(MemberClass(pod=msgspec.Raw(pod), count=1, nodes=NodeSelection()),),
             nominations=nominations,
             outcomes_read=self._parts.outcomes.read,
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from makeway.bus.decisions import DecisionRecord, GroupDecision
-from makeway.bus.group_plan import GroupPrice, TopologyDomain
+from makeway.bus.plan import GroupPrice, TopologyDomain
 from makeway.cli.units import awaited_lines, closed_text, in_units, names_of
 from makeway.core.config.duration import as_text
 from makeway.core.k8s.times import api_time

@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
-from makeway.bus.messages import EvictionOrder, OrderMember, Preemptor
+from makeway.bus.messages import EvictionOrder, Placement, Preemptor
 from makeway.core.k8s.disruption import PREEMPTION_HELD
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.times import api_time
@@ -176,7 +176,7 @@ class TellingOfHolds:
                     break
 
 
-def waiting_for(order: EvictionOrder) -> Sequence[Preemptor | OrderMember]:
+def waiting_for(order: EvictionOrder) -> Sequence[Preemptor | Placement]:
     """Return the pods that an order makes room for; none for a quota."""
     if order.kind == "group":
         return order.members[:MOST_MEMBERS]

@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 from msgspec.structs import replace
 
-from makeway.bus.messages import OrderMember, Victim
+from makeway.bus.messages import Placement, Victim
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner, claimed_daemonset
 from makeway.core.k8s.objects import Node, Pod, PriorityClass
 from makeway.core.k8s.pod_groups import MOST_LEVELS, GroupKey, GroupRecord
@@ -96,7 +96,7 @@ class Reads:
         """Read nodes, by name."""
         return dict(zip(names, await asyncio.gather(*(self._node(name) for name in names)), strict=True))
 
-    async def _member(self, member: OrderMember) -> Pod | None:
+    async def _member(self, member: Placement) -> Pod | None:
         async with self._places:
             return await self._cluster.get_pod(member.namespace, member.name)
 

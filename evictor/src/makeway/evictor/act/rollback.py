@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import structlog
 
-from makeway.bus.messages import OrderMember, Preemptor, Rollback, Victim
+from makeway.bus.messages import Placement, Preemptor, Rollback, Victim
 from makeway.evictor.act import patches
 from makeway.evictor.act.work import OrderWork
 from makeway.evictor.judge import decide
@@ -124,7 +124,7 @@ class RollbackRun:
             return None
         return frozenset(v.uid for v in last.victims)
 
-    async def _revert(self, waiting: Preemptor | OrderMember, node: str) -> None:
+    async def _revert(self, waiting: Preemptor | Placement, node: str) -> None:
         """Take the nomination of the preemptor, or of a member of the group, back if it is this order's."""
         pod = await self._cluster.get_pod(waiting.namespace, waiting.name)
         if not decide.is_nominated(pod, waiting.uid, node):
@@ -133,7 +133,7 @@ class RollbackRun:
             await failpoint("evictor.before-revert", self._order.order_id)
             await self._cluster.clear_nomination(pod)
             await failpoint("evictor.after-revert", self._order.order_id)
-            if isinstance(waiting, OrderMember):
+            if isinstance(waiting, Placement):
                 self._undone.nominations_reverted.append(waiting.uid)
             else:
                 self._undone.nomination_reverted = True

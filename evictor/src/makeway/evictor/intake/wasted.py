@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final, NoReturn
 
-from makeway.bus.messages import EvictionOrder, OrderMember, Outcome, Preemptor
+from makeway.bus.messages import EvictionOrder, Outcome, Placement, Preemptor
 from makeway.core.k8s.objects import ENDED_PHASES, Pod
 from makeway.evictor.act.cluster import Cluster
 from makeway.evictor.limits.breaker import Breaker
@@ -70,7 +70,7 @@ class WastedVictims:
                 self._breaker.placed(about.namespace, victims, wasted=wasted)
 
 
-def _wanting(order: EvictionOrder) -> Sequence[Preemptor | OrderMember]:
+def _wanting(order: EvictionOrder) -> Sequence[Preemptor | Placement]:
     """Return the pods that an order makes room for."""
     return order.members or ((order.preemptor,) if order.preemptor is not None else ())
 

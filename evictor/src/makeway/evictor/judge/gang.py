@@ -8,7 +8,7 @@ from itertools import groupby
 from math import ceil
 from typing import Final
 
-from makeway.bus.messages import EvictionOrder, OrderMember, Victim
+from makeway.bus.messages import EvictionOrder, Placement, Victim
 from makeway.core.k8s.affinity import SelectorError, anti_affinity_terms
 from makeway.core.k8s.objects import ENDED_PHASES, Node, Pod
 from makeway.core.k8s.pod_groups import GroupRecord, group_of
@@ -158,7 +158,7 @@ def _labelled(nodes: Iterable[Node | None], keys: Iterable[str]) -> set[tuple[st
     return {(key, of_node[key]) for key in keys for of_node in labels if key in of_node}
 
 
-def _not_waiting(member: OrderMember, pod: Pod | None, node: Node | None, group: str) -> str:
+def _not_waiting(member: Placement, pod: Pod | None, node: Node | None, group: str) -> str:
     """Return why a member does not wait for its node; empty where it does."""
     name = f"{member.namespace}/{member.name}"
     if pod is None or pod.metadata.uid != member.uid:

@@ -21,7 +21,6 @@ from makeway.bus.messages import (
     Awaited,
     EvictionOrder,
     NominationToClear,
-    OrderMember,
     Placement,
     Victim,
     VictimFacts,
@@ -226,7 +225,7 @@ def _going(commit: CommitRequest, snapshot: Snapshot, around: Circumstances) -> 
 
 
 def _wanted(
-    place: OrderMember, commit: CommitRequest, snapshot: Snapshot, around: Circumstances
+    place: Placement, commit: CommitRequest, snapshot: Snapshot, around: Circumstances
 ) -> PodRecord | Void | None:
     """Return the pod of a placement, or why there is no order for it; None where it is not seen yet."""
     pod, group = snapshot.pods.get(place.uid), commit.group

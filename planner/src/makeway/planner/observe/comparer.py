@@ -18,7 +18,6 @@ import msgspec
 
 from makeway.bus.comparison import Comparison
 from makeway.bus.ids import decision_id
-from makeway.bus.plan import PlanRequest
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.pod_groups import group_of
 from makeway.core.k8s.quantity import QuantityError
@@ -79,9 +78,8 @@ class Comparer:
         Nothing where the answer is late: a plan as of before the first mark waits already, and the pods that
         the scheduler asked with had no nomination yet.
         """
-        request, key = decision.request, decision.key
-        pods = [request.pod] if isinstance(request, PlanRequest) else [one.pod for one in request.classes]
-        asked = map(_decode_pod, pods)
+        key = decision.key
+        asked = (_decode_pod(one.pod) for one in decision.request.classes)
         nominated = [pod for pod in asked if pod.status.nominated_node_name and not pod.spec.node_name]
         for pod in () if self.of_groups else nominated:
             self.put(pod, now)

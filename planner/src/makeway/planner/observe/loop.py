@@ -19,7 +19,6 @@ import structlog
 
 from makeway.bus.comparison import Comparison
 from makeway.bus.errors import BusError
-from makeway.bus.group_plan import GroupPlanRequest
 from makeway.bus.messages import Outcome
 from makeway.core.k8s.authorship import writers_of_mark
 from makeway.core.k8s.disruption import preempted_by, preempted_for_group
@@ -124,7 +123,7 @@ class ObserveLoop:
 
     def expect(self, decision: Decision) -> None:
         """Take a decision that was made in mode `observe`, on the snapshot as it is now."""
-        comparer = self._gangs if isinstance(decision.request, GroupPlanRequest) else self._pods
+        comparer = self._pods if decision.request.group is None else self._gangs
         self._say_all(comparer.expect(decision, self.now()))
 
     # What the list-watch calls.

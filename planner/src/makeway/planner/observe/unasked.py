@@ -13,9 +13,8 @@ from typing import Final
 
 import msgspec
 
-from makeway.bus.group_plan import GroupPlanRequest, GroupPreemptor
 from makeway.bus.messages import API_VERSION
-from makeway.bus.plan import NodeSelection, PlanRequest, Profile
+from makeway.bus.plan import GroupPreemptor, MemberClass, NodeSelection, PlanRequest, Profile
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.pod_groups import GroupRecord
 from makeway.planner.observe.comparing import Certainty, Observed, observed
@@ -116,7 +115,6 @@ def planning_unasked(
     with snapshot.restoring(past.left):
         steps: Iterator[Plan | GangPlan | PlanRefusal | None]
         asked: Question | GangQuestion
-        request: PlanRequest | GroupPlanRequest
         if group is None:
             asked, request = members[0].question, _request(seen.pod, cluster_uid, name)
             steps = planning(snapshot, asked, seen.at, cache)
@@ -155,16 +153,19 @@ def _request(pod: Pod, cluster_uid: str, request_id: str) -> PlanRequest:
         timeout_milliseconds=0,
         max_candidates=CANDIDATES,
         profile=Profile(name=pod.spec.scheduler_name or ""),
-        pod=msgspec.Raw(msgspec.json.encode(pod)),
-        nodes=NodeSelection(all_but=True),
+        classes=(
+            MemberClass(
+                pod=msgspec.Raw(msgspec.json.encode(pod)), count=1, nodes=NodeSelection(all_but=True)
+            ),
+        ),
     )
 
 
 def _group_request(
     seen: UnaskedPreemption, group: GroupRecord, cluster_uid: str, request_id: str
-) -> GroupPlanRequest:
+) -> PlanRequest:
     """Return what a scheduler would have asked about a group, without its classes."""
-    return GroupPlanRequest(
+    return PlanRequest(
         api_version=API_VERSION,
         request_id=request_id,
         cluster_uid=cluster_uid,

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from makeway.bus.messages import API_VERSION
-from makeway.bus.plan import NodeSelection, PlanRequest, Profile
+from makeway.bus.plan import MemberClass, NodeSelection, PlanRequest, Profile
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.pod_groups import group_of
 from makeway.core.k8s.unmodelled import unmodelled
@@ -57,8 +57,7 @@ def request_about(world: World, pod: Pod, raw: bytes, candidates: int = CANDIDAT
         timeout_milliseconds=0,
         max_candidates=max(candidates, 1),
         profile=Profile(name=pod.spec.scheduler_name or OFFLINE),
-        pod=msgspec.Raw(raw),
-        nodes=NodeSelection(),
+        classes=(MemberClass(pod=msgspec.Raw(raw), count=1, nodes=NodeSelection()),),
         nominations=tuple(one for one in world.nominations.values() if one.uid != pod.metadata.uid),
     )
 

@@ -9,7 +9,6 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from makeway.bus.decisions import DecisionRecord
-from makeway.bus.group_plan import GroupPlanRequest
 from makeway.bus.messages import Placement
 from makeway.bus.plan import PlanRequest
 from makeway.core.queues.victims import run_to_end
@@ -45,7 +44,6 @@ REPLAY: Final = "replay"
 """Stands for the planner that decides again."""
 
 _decode_request = msgspec.json.Decoder(PlanRequest).decode
-_decode_group_request = msgspec.json.Decoder(GroupPlanRequest).decode
 
 
 class Replay:
@@ -99,16 +97,13 @@ class Replay:
         """Return the decision about a pod or a group, made again. Raises as `question_of`."""
         snapshot, removed = self.snapshot, self._removed()
         nominations = tuple(self._nominations.items)
-        request: PlanRequest | GroupPlanRequest
+        request = msgspec.structs.replace(_decode_request(decided.request), nominations=nominations)
         question: Question | GangQuestion
         result: Plan | GangPlan | PlanRefusal
-        if isinstance(decided, entries.GroupDecided):
-            of_group = _decode_group_request(decided.request)
-            request = msgspec.structs.replace(of_group, nominations=nominations)
+        if request.group is not None:
             question = gang_question_of(request, removed, decided.leaving).leaving_out(decided.left_out)
             result = plan_gang(snapshot, question, decided.at, self._cache)
         else:
-            request = msgspec.structs.replace(_decode_request(decided.request), nominations=nominations)
             asked = question_of(request, removed, decided.leaving)
             question = replace(asked, unfit_since=decided.unfit_since).leaving_out(decided.left_out)
             result = answer(snapshot, question, decided.at, self._cache)

@@ -10,9 +10,8 @@ from typing import Any, Literal
 import msgspec
 
 from makeway.bus.decisions import NearNode, QuotaDecision, RankedCandidate
-from makeway.bus.group_plan import GroupPrice
 from makeway.bus.messages import Awaited, Preemptor, Time, Victim
-from makeway.bus.plan import Refusal
+from makeway.bus.plan import GroupPrice, Refusal
 from makeway.core.policy.mode import Mode
 
 Result = Literal["fits", "waits", "preempts", "refused"]

@@ -8,10 +8,9 @@ from datetime import datetime
 
 import msgspec
 
-from makeway.bus import decisions, group_plan, messages
+from makeway.bus import decisions, messages
 from makeway.bus import plan as wire
 from makeway.bus.decisions import DecisionRecord
-from makeway.bus.group_plan import GroupPlanRequest
 from makeway.bus.plan import PlanRequest
 from makeway.core.k8s.importance import NOT_STARTED, moment_of
 from makeway.core.k8s.pod_groups import GroupKey
@@ -52,7 +51,7 @@ class Decision:
     decision_id: str
     planner: str
     at: datetime
-    request: PlanRequest | GroupPlanRequest
+    request: PlanRequest
     question: Question | GangQuestion
     result: Plan | GangPlan | PlanRefusal
     policy_revision: str
@@ -99,8 +98,7 @@ class Decision:
     @property
     def preemptor(self) -> messages.Preemptor:
         """Name the pod, or the group, that room is made for."""
-        pod = self.asked.preemptor
-        of = pod if isinstance(self.request, PlanRequest) else self.request.group
+        of = self.request.group or self.asked.preemptor
         return messages.Preemptor(
             namespace=of.namespace,
             name=of.name,
@@ -112,7 +110,7 @@ class Decision:
 
 def decision_of(
     snapshot: Snapshot,
-    request: PlanRequest | GroupPlanRequest,
+    request: PlanRequest,
     question: Question | GangQuestion,
     result: Plan | GangPlan | PlanRefusal,
     *,
@@ -129,8 +127,8 @@ def decision_of(
     `objective`: of a group, where it is not the policy's.
     """
     policy, min_count = snapshot.exemptions, 0
-    if isinstance(request, GroupPlanRequest):
-        known = snapshot.groups.records.get(GroupKey(request.group.namespace, request.group.name))
+    if (group := request.group) is not None:
+        known = snapshot.groups.records.get(GroupKey(group.namespace, group.name))
         min_count = known.min_count if known is not None else 0
         objective = objective or policy.policy.groups.objective
     asked = question.classes[0].question if isinstance(question, GangQuestion) else question
@@ -179,7 +177,7 @@ def record_of(decision: Decision) -> DecisionRecord:
     planned = result if isinstance(result, Plan) else None
     gang = result if isinstance(result, GangPlan) else None
     best = planned.candidates[0] if planned and planned.candidates else None
-    of_pod = isinstance(request, PlanRequest)
+    of_pod = request.group is None
     victims = victims_of(best) if best else ()
     if gang:
         victims = tuple(victim_of(one.pod.node, one) for one in gang.victims)
@@ -209,24 +207,23 @@ def record_of(decision: Decision) -> DecisionRecord:
         nearest=tuple(_near(one) for one in refusal.nearest) if refusal else (),
         plan_duration_microseconds=int(decision.duration_seconds * 1_000_000),
         recording=decision.recording,
-        ahead=isinstance(request, PlanRequest) and request.ahead,
+        ahead=request.ahead,
         left_to_verification=result.left_out,
-        group=_ordered_group(decision, request) if isinstance(request, GroupPlanRequest) else None,
+        group=_ordered_group(decision, request.group) if request.group is not None else None,
         group_plan=_group_decision(decision, decision.question, gang, refusal)
         if isinstance(decision.question, GangQuestion)
         else None,
     )
 
 
-def _ordered_group(decision: Decision, request: GroupPlanRequest) -> messages.OrderedGroup:
-    group = request.group
+def _ordered_group(decision: Decision, group: wire.GroupPreemptor) -> messages.OrderedGroup:
     return messages.OrderedGroup(
         namespace=group.namespace,
         name=group.name,
         uid=group.uid,
         priority=group.priority,
         scheduler_name=decision.asked.scheduler_name,
-        must_place=request.must_place,
+        must_place=decision.request.must_place,
         min_count=decision.min_count,
     )
 
@@ -256,16 +253,16 @@ def _group_decision(
     )
 
 
-def domains_of(domains: Iterable[tuple[str, str]]) -> tuple[group_plan.TopologyDomain, ...]:
+def domains_of(domains: Iterable[tuple[str, str]]) -> tuple[wire.TopologyDomain, ...]:
     """Write topology domains down."""
-    return tuple(group_plan.TopologyDomain(key=key, value=value) for key, value in domains)
+    return tuple(wire.TopologyDomain(key=key, value=value) for key, value in domains)
 
 
-def price_of(price: Price) -> group_plan.GroupPrice | None:
+def price_of(price: Price) -> wire.GroupPrice | None:
     """Write a price down; None where there are no victims."""
     if not price.victims:
         return None
-    return group_plan.GroupPrice(
+    return wire.GroupPrice(
         pdb_violations=price.violations,
         highest_priority=price.highest,
         groups_broken=price.broken,

@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
-
 from makeway.bus import plan as wire
 from makeway.bus.commit import Offer, offered
-from makeway.bus.group_plan import GroupPlan, GroupPlanReply, GroupPlanRequest, GroupVictim
 from makeway.bus.messages import API_VERSION
-from makeway.bus.plan import PlanReply
+from makeway.bus.plan import GroupPlan, PlanReply
 from makeway.planner.plan.decision import Decision, awaited_of, domains_of, price_of, refusal_of
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.result import Plan, PlanCandidate
 
-_R = TypeVar("_R", bound=PlanReply | GroupPlanReply)
 
-
-def reply_of(decision: Decision, offer: str = "") -> PlanReply | GroupPlanReply:
+def reply_of(decision: Decision, offer: str = "") -> PlanReply:
     """Write the reply to a planned request. `offer`: what a commit may name, sealed."""
     result, request, refusal = decision.result, decision.request, decision.refusal
-    common: dict[str, Any] = {
-        "api_version": API_VERSION,
-        "request_id": request.request_id,
-        "planner": decision.planner,
-        "status": "refused" if refusal else "candidates",
-        "snapshot_revision": result.scope.revision,
-        "policy_revision": decision.policy_revision,
-        "decision_id": decision.decision_id,
-        "refusal": refusal_of(refusal) if refusal else None,
-        "offer": offer,
-    }
-    if isinstance(request, GroupPlanRequest):
-        gang = _group_plan(result) if isinstance(result, GangPlan) else None
-        return GroupPlanReply(plan=gang, left_to_verification=result.left_out, **common)
     plan = result if isinstance(result, Plan) else None
     return PlanReply(
+        api_version=API_VERSION,
+        request_id=request.request_id,
+        planner=decision.planner,
+        status="refused" if refusal else "candidates",
+        snapshot_revision=result.scope.revision,
+        policy_revision=decision.policy_revision,
+        decision_id=decision.decision_id,
         candidates=tuple(_candidate(one) for one in plan.candidates) if plan else (),
         unmodelled=tuple(_candidate(one) for one in plan.unmodelled) if plan else (),
         unmodelled_total=plan.unmodelled_total if plan else 0,
+        plan=_group_plan(result) if isinstance(result, GangPlan) else None,
+        refusal=refusal_of(refusal) if refusal else None,
         sample=_candidate(refusal.sample) if refusal and refusal.sample else None,
-        **common,
+        left_to_verification=result.left_out if request.group is not None else (),
+        offer=offer,
     )
 
 
@@ -64,12 +55,12 @@ def offer_of(decision: Decision, cluster_uid: str) -> Offer:
     )
 
 
-def unplanned(kind: type[_R], *, request_id: str, planner: str, reason: str, message: str) -> _R:
+def unplanned(*, request_id: str, planner: str, reason: str, message: str) -> PlanReply:
     """Write the reply to a request that is not planned: `reason` is a constant, `message` a sentence.
 
     Its status is that of a planner that is not ready, so that the plugin does not take it for a no.
     """
-    return kind(
+    return PlanReply(
         api_version=API_VERSION,
         request_id=request_id,
         planner=planner,
@@ -103,7 +94,7 @@ def _group_plan(plan: GangPlan) -> GroupPlan:
     return GroupPlan(
         placements=plan.placements,
         victims=tuple(
-            GroupVictim(
+            wire.Removable(
                 uid=one.pod.uid,
                 node=one.pod.node,
                 rule=one.rule,

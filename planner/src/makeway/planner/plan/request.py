@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from makeway.bus.messages import Placement
-from makeway.bus.plan import NodeSelection, PlanRequest, Profile
+from makeway.bus.plan import MemberClass, NodeSelection, PlanRequest, Profile
 from makeway.bus.subjects import token
 from makeway.core.daemonset.binding import bound_node
 from makeway.core.k8s.objects import Pod
@@ -108,14 +108,18 @@ def question_of(
     leaving: frozenset[str] = frozenset(),
     *,
     records: PodRecords | None = None,
+    of: MemberClass | None = None,
 ) -> Question:
-    """Decode and count the request's pod. `records`: of the pods that were asked for before.
+    """Decode and count the request's pod, or one `of` a class of a group's.
+
+    `records`: of the pods that were asked for before.
 
     Raises msgspec.DecodeError (a ValidationError too) where the pod, or an argument of a filter, is not
     one, QuantityError where it asks for what is no quantity, SelectorError where a selector is none,
     NamelessPodError where no record could name it.
     """
-    pod = _pod_decoder.decode(request.pod)
+    asked = request.classes[0] if of is None else of
+    pod = _pod_decoder.decode(asked.pod)
     _check_names(pod)
     known = PodRecords() if records is None else records
     return Question(
@@ -123,8 +127,8 @@ def question_of(
         needs=_needs(known.requests(pod, placed=False), request.profile),
         may_preempt=pod.spec.preemption_policy != "Never",
         scheduler_name=pod.spec.scheduler_name or "",
-        nodes=request.nodes,
-        max_candidates=request.max_candidates,
+        nodes=request.nodes_of(asked),
+        max_candidates=request.max_candidates if request.group is None else 1,
         constraints=constraints_of(pod, request.profile.filters, request.profile.filter_args),
         nominations=request.nominations,
         assumed=request.assumed,

@@ -22,7 +22,7 @@ from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.changes import Change, RecordingEntry
 from makeway.planner.snapshot.records import PodRecord
 
-VERSION: Final = 3
+VERSION: Final = 4
 _T = TypeVar("_T")
 
 InFlight: TypeAlias = tuple[str, tuple[str, ...]]
@@ -97,11 +97,7 @@ class Decided(RecordingEntry, frozen=True, tag=15, gc=False):
     left_out: PassedOver = NOTHING_PASSED_OVER
 
 
-class GroupDecided(Decided, frozen=True, tag=27, gc=False):
-    """The same of a plan for a pod group; `request` is a group plan request."""
-
-
-AnyEntry = Change | Began | SnapshotComplete | Decided | GroupDecided | QuotaInputs
+AnyEntry = Change | Began | SnapshotComplete | Decided | QuotaInputs
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True):

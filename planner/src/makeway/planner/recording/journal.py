@@ -18,7 +18,6 @@ from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import Message, Placement
 from makeway.core.k8s.nodes import RequiredNodes
 from makeway.planner.plan.decision import Decision, QuotaInputs
-from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.result import Plan
 from makeway.planner.recording import entries
 from makeway.planner.recording.entries import AnyEntry, ChangingSet, InFlight
@@ -93,13 +92,12 @@ class Journal:
     def _decided(self, decision: Decision) -> entries.Decided:
         """Write down what a decision was made from; all classes of a group have the same in flight."""
         question, refusal = decision.asked, decision.refusal
-        made = entries.GroupDecided if isinstance(decision.question, GangQuestion) else entries.Decided
         again_at = refusal.retry_at if refusal is not None and decision.looked_at_again else None
         in_flight: defaultdict[str, list[str]] = defaultdict(list)
         for uid, order in question.in_flight.items():
             in_flight[order].append(uid)
         request: Message = msgspec.structs.replace(decision.request, nominations=())
-        return made(
+        return entries.Decided(
             decision_id=decision.decision_id,
             at=decision.at,
             request=msgspec.json.encode(request),

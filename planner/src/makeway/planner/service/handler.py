@@ -16,7 +16,6 @@ import structlog
 from makeway.bus import codec, tracing
 from makeway.bus.commit import Offer
 from makeway.bus.errors import BusError, Malformed
-from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
 from makeway.bus.ids import decision_id
 from makeway.bus.plan import NodeSelection, PlanReply, PlanRequest
 from makeway.core.k8s.quantity import QuantityError
@@ -35,7 +34,7 @@ from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.recording.decisions import Decisions
 from makeway.planner.service.freshness import RequestAges, StaleRefusals
 from makeway.planner.service.pending_updates import until_applied
-from makeway.planner.service.searches import A, Q, R, Search
+from makeway.planner.service.searches import A, Q, Search
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.failpoints import failpoint
 
@@ -86,7 +85,7 @@ class Planner:
         self._ages = RequestAges()
         self._stale_refusals = StaleRefusals()
 
-    async def handle(self, search: Search[R, Q, A], data: bytes, sender: str = "") -> bytes:
+    async def handle(self, search: Search[Q, A], data: bytes, sender: str = "") -> bytes:
         """Answer one plan request of a search's form. Never raises for what a request may contain.
 
         `sender`: the process with one clock, as far as that is known.
@@ -94,7 +93,7 @@ class Planner:
         await failpoint(search.received)
         now = datetime.now(UTC)
         try:
-            request = codec.decode(search.request, data)
+            request = codec.decode(PlanRequest, data)
         except Malformed as error:
             unread = NotPlannedError("malformed", "MalformedRequest", str(error))
             return self._decline(search, unread, codec.request_id_of(data))
@@ -106,8 +105,8 @@ class Planner:
         return codec.encode(reply)
 
     async def _answer(
-        self, search: Search[R, Q, A], request: R, sender: str, now: datetime
-    ) -> PlanReply | GroupPlanReply:
+        self, search: Search[Q, A], request: PlanRequest, sender: str, now: datetime
+    ) -> PlanReply:
         began = time.perf_counter()
         left = await self._check(request, sender, now)
         async with search.turn:
@@ -123,11 +122,11 @@ class Planner:
             now = datetime.now(UTC)
             return await self._plan(search, request, *self._question(search, request, now), now, began=began)
 
-    def _has_seen(self, search: Search[R, Q, A], request: R, question: Q) -> bool:
+    def _has_seen(self, search: Search[Q, A], request: PlanRequest, question: Q) -> bool:
         """Report whether what the scheduler knows of the pods asked about, and of orders, is known here."""
         return search.seen(question) and self.ledger.has_read(request.outcomes_read)
 
-    async def _check(self, request: PlanRequest | GroupPlanRequest, sender: str, now: datetime) -> float:
+    async def _check(self, request: PlanRequest, sender: str, now: datetime) -> float:
         """Return how many seconds are left for a request that can be planned here and now.
 
         Raises NotPlannedError.
@@ -151,7 +150,7 @@ class Planner:
         if missing := self.unsynced():
             raise NotPlannedError("notSynced", "NotSynced", missing)
 
-    def _question(self, search: Search[R, Q, A], request: R, now: datetime) -> tuple[Asker, Q]:
+    def _question(self, search: Search[Q, A], request: PlanRequest, now: datetime) -> tuple[Asker, Q]:
         """Decode what is asked about, with what orders and pledges take. Raises NotPlannedError."""
         # Only budgets and queues look at them, and where orders come fast there are hundreds.
         asked = len(self.snapshot.budgets) or self.snapshot.queues.tree is not None
@@ -171,8 +170,15 @@ class Planner:
         return asker, search.around(question, in_flight, places, ledger.left_out(asker.uid, now))
 
     async def _plan(
-        self, search: Search[R, Q, A], request: R, asker: Asker, question: Q, now: datetime, *, began: float
-    ) -> PlanReply | GroupPlanReply:
+        self,
+        search: Search[Q, A],
+        request: PlanRequest,
+        asker: Asker,
+        question: Q,
+        now: datetime,
+        *,
+        began: float,
+    ) -> PlanReply:
         """Answer a question. Raises NotPlannedError.
 
         All else that is ready has its turn at each pause of the plan. What was worked out is kept for the
@@ -234,7 +240,7 @@ class Planner:
         return bool(taken) and any(names_any(one.nodes, taken) for one in asked)
 
     def _unless_not_now(
-        self, search: Search[R, Q, A], asker: Asker, question: Q, plan: A, now: datetime
+        self, search: Search[Q, A], asker: Asker, question: Q, plan: A, now: datetime
     ) -> A | PlanRefusal:
         """Return a plan, on other nodes than where room came to nothing, or why it is not carried out now."""
         if (why := self.ledger.pauses.of(asker, self.snapshot, now)) is not None:
@@ -284,7 +290,7 @@ class Planner:
             plan_milliseconds=round(decision.duration_seconds * 1000, 3),
         )
 
-    def _decline(self, search: Search[R, Q, A], why: NotPlannedError, request_id: str) -> bytes:
+    def _decline(self, search: Search[Q, A], why: NotPlannedError, request_id: str) -> bytes:
         """Return why there is no plan. No refusal: nothing was decided, so the scheduler may help itself."""
         search.attempts.labels(why.label).inc()
         if why.label == "malformed":
@@ -292,7 +298,6 @@ class Planner:
         tracing.tell(why.message, request_id=request_id, reason=why.reason)
         _log.warning("plan_not_made", request_id=request_id, reason=why.reason, message=why.message)
         reply = unplanned(
-            search.reply,
             request_id=request_id,
             planner=self.identity,
             reason=why.reason,

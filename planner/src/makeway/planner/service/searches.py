@@ -10,9 +10,8 @@ from typing import Generic, TypeAlias, TypeVar
 
 from prometheus_client import Counter, Histogram
 
-from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
 from makeway.bus.messages import Placement
-from makeway.bus.plan import PlanReply, PlanRequest
+from makeway.bus.plan import PlanRequest
 from makeway.core.policy.lost_work import WHOLE
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.ledger import Ledger
@@ -23,14 +22,13 @@ from makeway.planner.plan.gang.planner import planning_gang
 from makeway.planner.plan.gang.question import GangQuestion, gang_question_of
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.left_out import PassedOver
-from makeway.planner.plan.request import Question, question_of
+from makeway.planner.plan.request import NamelessPodError, Question, question_of
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.plan.unfiltered import answering
 from makeway.planner.service.freshness import FirstFailures
 from makeway.planner.snapshot.records import PodRecords
 from makeway.planner.snapshot.state import Snapshot
 
-R = TypeVar("R", bound=PlanRequest | GroupPlanRequest)
 Q = TypeVar("Q", bound=Question | GangQuestion)
 A = TypeVar("A", bound=Plan | GangPlan)
 
@@ -42,7 +40,7 @@ It takes the questions, of each class of a group's members.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search(Generic[R, Q, A]):
+class Search(Generic[Q, A]):
     """One planner's search of one form. Its cache is its own: plans of the other go on while one pauses.
 
     `received`, `replying`: failpoints. `read`: returns who asks, and the question; `leaving` as of
@@ -56,11 +54,9 @@ class Search(Generic[R, Q, A]):
     the numbers that count in histograms and counters.
     """
 
-    request: type[R]
-    reply: type[PlanReply] | type[GroupPlanReply]
     received: str
     replying: str
-    read: Callable[[R, frozenset[str], datetime], tuple[Asker, Q]]
+    read: Callable[[PlanRequest, frozenset[str], datetime], tuple[Asker, Q]]
     around: Callable[[Q, Mapping[str, str], tuple[Placement, ...], PassedOver], Q]
     plan: Callable[[Q, datetime], Iterator[A | PlanRefusal | None]]
     asked: Callable[[Q], Iterable[Question]]
@@ -84,8 +80,8 @@ class Search(Generic[R, Q, A]):
         self.seconds.labels(label).observe(seconds)
 
 
-PodSearch: TypeAlias = Search[PlanRequest, Question, Plan]
-GroupSearch: TypeAlias = Search[GroupPlanRequest, GangQuestion, GangPlan]
+PodSearch: TypeAlias = Search[Question, Plan]
+GroupSearch: TypeAlias = Search[GangQuestion, GangPlan]
 
 
 def pod_search(
@@ -99,6 +95,8 @@ def pod_search(
 
     def read(request: PlanRequest, leaving: frozenset[str], now: datetime) -> tuple[Asker, Question]:
         """Decode the pod, and note since when it has not fitted where a DaemonSet has bound it."""
+        if request.group is not None or [one.count for one in request.classes] != [1]:
+            raise NamelessPodError("a plan request without a group is about one pod")
         question = question_of(request, {}, leaving, records=records)
         pod = question.preemptor
         if question.daemonset_node:
@@ -122,8 +120,6 @@ def pod_search(
         return "candidates", found
 
     return Search(
-        request=PlanRequest,
-        reply=PlanReply,
         received="planner.request-received",
         replying="planner.before-reply",
         read=read,
@@ -155,14 +151,13 @@ def group_search(
     def asked(question: GangQuestion) -> list[Question]:
         return [one.question for one in question.classes]
 
-    def read(request: GroupPlanRequest, leaving: frozenset[str], now: datetime) -> tuple[Asker, GangQuestion]:
-        group = request.group
+    def read(request: PlanRequest, leaving: frozenset[str], now: datetime) -> tuple[Asker, GangQuestion]:
+        if (group := request.group) is None:
+            raise NamelessPodError("the plan request names no group")
         asker = Asker(group.uid, group.namespace, group.priority, is_pod=False)
         return asker, gang_question_of(request, {}, leaving, records=records)
 
     return Search(
-        request=GroupPlanRequest,
-        reply=GroupPlanReply,
         received="planner.group-request-received",
         replying="planner.before-group-reply",
         read=read,

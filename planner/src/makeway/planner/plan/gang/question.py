@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from makeway.bus.group_plan import GroupPlanRequest
 from makeway.bus.messages import Placement
 from makeway.bus.plan import PlanRequest
 from makeway.planner.plan.left_out import NOTHING_PASSED_OVER, PassedOver
@@ -73,7 +72,7 @@ class GangQuestion:
 
 
 def gang_question_of(
-    request: GroupPlanRequest,
+    request: PlanRequest,
     in_flight: Mapping[str, str],
     leaving: frozenset[str] = frozenset(),
     *,
@@ -83,28 +82,16 @@ def gang_question_of(
 
     Raises what `question_of` raises, for the first class that cannot be read.
     """
-    if not request.classes:
+    group = request.group
+    if group is None or not request.classes:
         raise NamelessPodError("the group has no class of members")
     classes = []
     for one in request.classes:
-        asked = PlanRequest(
-            api_version=request.api_version,
-            request_id=request.request_id,
-            cluster_uid=request.cluster_uid,
-            mode=request.mode,
-            timeout_milliseconds=request.timeout_milliseconds,
-            max_candidates=1,
-            profile=request.profile,
-            pod=one.pod,
-            nodes=request.nodes_of(one),
-            nominations=request.nominations,
-            assumed=request.assumed,
-        )
-        question = question_of(asked, in_flight, leaving, records=records)
-        preemptor = msgspec.structs.replace(question.preemptor, priority=request.group.priority)
+        question = question_of(request, in_flight, leaving, records=records, of=one)
+        preemptor = msgspec.structs.replace(question.preemptor, priority=group.priority)
         classes.append(GangClass(replace(question, preemptor=preemptor), one.count))
     return GangQuestion(
-        name=f"{request.group.namespace}/{request.group.name}",
+        name=f"{group.namespace}/{group.name}",
         classes=tuple(classes),
         must_place=request.must_place,
         topology=request.topology,

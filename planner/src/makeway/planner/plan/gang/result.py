@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from makeway.bus.group_plan import MemberPlacement
+from makeway.bus.plan import MemberPlacement
 from makeway.planner.plan.price import Price
 from makeway.planner.plan.result import AwaitedPod, GangDomain, Planned, RemovablePod, Scope
 from makeway.planner.snapshot.records import PodRecord

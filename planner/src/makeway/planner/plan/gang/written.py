@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from makeway.bus.group_plan import MemberPlacement
+from makeway.bus.plan import MemberPlacement
 from makeway.core.k8s.importance import microseconds
 from makeway.core.policy.rules import lower_rule
 from makeway.core.queues.victims import run_to_end
