@@ -3,7 +3,7 @@
 import asyncio
 from datetime import datetime
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
@@ -100,6 +100,7 @@ class WatchedCluster(FakeCluster):
         super().leave(name)
 
 
+@example(states=["running"], script={}, slow={}, deaths=[20])  # after its delete, before its outcome
 @given(
     states=st.lists(pods, min_size=1, max_size=4),
     script=scripts,
@@ -157,16 +158,21 @@ async def carry_out(
     deaths: list[int],
 ) -> Outcome:
     """Deliver the order to one evictor after the other; all but the last die after so many steps."""
-    for steps in deaths:
-        handling = asyncio.create_task(new_evictor(cluster, records, clock).handle(FakeDelivery(order)))
+    ended = len(deaths) + 1
+    for delivered, steps in enumerate(deaths, start=1):
+        delivery = FakeDelivery(order, deliveries=delivered)
+        handling = asyncio.create_task(new_evictor(cluster, records, clock).handle(delivery))
         for _ in range(steps):
             await asyncio.sleep(0)
         handling.cancel()
         await asyncio.wait([handling])
         await asyncio.sleep(0)
         cluster.life += 1
+        ended = min(ended, delivered) if order.order_id in records.outcomes else ended
     await new_evictor(cluster, records, clock).handle(FakeDelivery(order, deliveries=len(deaths) + 1))
-    return records.outcomes[order.order_id]
+    outcome = records.outcomes[order.order_id]
+    assert outcome.deliveries == ended
+    return outcome
 
 
 def new_evictor(cluster: WatchedCluster, records: FakeRecords, clock: VirtualClock) -> Evictor:
