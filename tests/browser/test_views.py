@@ -33,7 +33,7 @@ def test_the_address_loses_its_token_and_no_script_can_read_the_cookie(page: Pag
 
 def test_now_counts_what_is_in_flight_and_who_was_refused(page: Page) -> None:
     expect(page.locator(".tile")).to_have_count(4)
-    refused = page.get_by_role("region", name="Pods refused, by reason")
+    refused = page.get_by_role("region", name="Pods and groups refused, by reason")
     expect(refused.get_by_role("row")).to_have_count(5)
     page.get_by_label("Namespace").fill("ml")
     page.get_by_label("Namespace").press("Tab")

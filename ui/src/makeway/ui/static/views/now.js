@@ -76,8 +76,8 @@ function inFlight(found) {
 
 function refused(reasons) {
   const most = Math.max(...reasons.map((one) => one.pods));
-  const columns = [['Reason', 'text'], ['Pods', 'number'], ['Share', 'bars'], ['Last', 'number'], ['For example', 'text']];
-  return table('Pods refused, by reason', columns, reasons.map((one) => [
+  const columns = [['Reason', 'text'], ['Pods and groups', 'number'], ['Share', 'bars'], ['Last', 'number'], ['For example', 'text']];
+  return table('Pods and groups refused, by reason', columns, reasons.map((one) => [
     h('span', null, spaced(one.reason), h('br'), h('code', { class: 'muted' }, one.reason)),
     one.pods.toLocaleString('en'),
     h('span', { class: 'bar', 'aria-hidden': 'true' }, h('span', { class: 'used', style: { width: `${100 * one.pods / most}%` } })),
