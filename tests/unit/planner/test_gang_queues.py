@@ -76,10 +76,16 @@ def test_a_gang_that_no_empty_queue_holds_waits_for_the_queues_configuration(
     assert found.depends_on == (("ConfigMap", "makeway-system", "makeway-queues"),)
 
 
-@pytest.mark.parametrize(("most", "retry"), [(1499, None), (1500, NOW + REFUSED_AGAIN)])
-def test_members_that_run_count_for_the_room_that_their_gang_has(most: int, retry: datetime | None) -> None:
+@pytest.mark.parametrize(
+    ("most", "leaves", "retry"),
+    [(1499, False, None), (1500, False, NOW + REFUSED_AGAIN), (1499, True, NOW + REFUSED_AGAIN)],
+)
+def test_members_that_stay_count_for_the_room_that_their_gang_has(
+    most: int, leaves: bool, retry: datetime | None
+) -> None:
     snapshot = four_nodes(most)
-    for one in (pod("first", "root.a", "n4", HIGH, 500), pod("protected", "root.a", "n3", LOW, 500)):
+    first = msgspec.structs.replace(pod("first", "root.a", "n4", HIGH, 500), terminating=leaves)
+    for one in (first, pod("protected", "root.a", "n3", LOW, 500)):
         snapshot.apply(PutPod(one))
     snapshot.apply(Enforce(Policy(protection=Protection(namespaces=("default",))), "rev"))
     placed = (Placement(namespace="default", name="first", uid="first", node="n4"),)

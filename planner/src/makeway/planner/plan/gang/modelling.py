@@ -351,9 +351,11 @@ def maxima_of(
 def most_by_queues(snapshot: Snapshot, gang: GangQuestion) -> tuple[int, str]:
     """Return for how many members there is room at the most in queues without other pods, and why no more.
 
-    O(maxima of their queues · members): whatever runs or leaves, no group comes to more.
+    O(maxima of their queues · members): whatever runs, no group comes to more beside its members that stay.
     """
-    placed = [pod for one in gang.placed if (pod := snapshot.pods.get(one.uid)) is not None]
+    gone = gang.classes[0].question.in_flight.keys()
+    known = (snapshot.pods.get(one.uid) for one in gang.placed if one.uid not in gone)
+    placed = [pod for pod in known if pod is not None and not pod.terminating]
     counts, found = [one.count for one in gang.classes], [(gang.total, "")]
     for queue, name, most, classes in _own_maxima(snapshot, gang):
         asked = [one.question.preemptor.requests.get(name, 0) for one in gang.classes]
