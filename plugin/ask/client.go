@@ -53,9 +53,7 @@ type Client struct {
 	History  *History      // of pods that needed plans
 	Seen     *Seen         // how far the scheduler has come
 	Least    time.Duration // that a cycle waits
-
-	LatePods   *Late
-	LateGroups *Late
+	Late     *Late         // answers that came after their cycles
 }
 
 // Exchange sends a question and waits for its answer, at most as long as the question says. It may wait longer than its context says,

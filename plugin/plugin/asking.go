@@ -182,18 +182,14 @@ const (
 	lateDropped  = "dropped"
 )
 
-// Most answers that are kept, or waited for, after their cycles.
-const (
-	mostLatePods   = 256
-	mostLateGroups = 32
-)
+// mostLate is how many answers are kept, or waited for, after their cycles.
+const mostLate = 256
 
 // errAway is ask.ErrLate where the planner has not answered recently.
 var errAway = errors.New("the planner has not answered recently; it is asked, and not waited for")
 
 // inquiry is how a preemptor's cycle waits for answers.
 type inquiry struct {
-	late     *ask.Late
 	breaker  *ask.Breaker
 	about    string // what an answer has to be about to be of use
 	patience time.Duration
@@ -205,8 +201,8 @@ type inquiry struct {
 
 // waitFor begins a cycle's waiting: as long as its filters took, which is what another cycle would cost, and not at all while the planner
 // is away.
-func (p *preemptor) waitFor(late *ask.Late, breaker *ask.Breaker, about string, filters, most time.Duration) {
-	p.inquiry = inquiry{late: late, breaker: breaker, about: about, away: breaker.Away()}
+func (p *preemptor) waitFor(breaker *ask.Breaker, about string, filters, most time.Duration) {
+	p.inquiry = inquiry{breaker: breaker, about: about, away: breaker.Away()}
 	if !p.away {
 		p.patience = min(most, max(filters, p.engine.planner.Least))
 	}
@@ -224,7 +220,7 @@ func (p *preemptor) answer(ctx context.Context, asked *ask.Asked, begin func() (
 // awaitReply returns the answer to the question that is under way, else to one that an earlier cycle has asked, else to a new one, and
 // notes when that was asked. An answer that is late is kept for the next cycle; the error is ask.ErrLate then, or errAway.
 func (p *preemptor) awaitReply(ctx context.Context, asked *ask.Asked, begin func() (ask.Exchange, error)) (*wire.PlanReply, error) {
-	kept, outdated := p.late.Take(p.uid, p.about)
+	kept, outdated := p.engine.planner.Late.Take(p.uid, p.about)
 	if outdated {
 		latePlans.WithLabelValues(lateOutdated).Inc()
 	}
@@ -259,7 +255,7 @@ func (p *preemptor) awaitReply(ctx context.Context, asked *ask.Asked, begin func
 
 // keep keeps a question for the preemptor's next cycle.
 func (p *preemptor) keep(asked *ask.Asked) {
-	if p.kept = p.late.Keep(p.uid, p.one().Namespace, asked, p.about, p.span); !p.kept {
+	if p.kept = p.engine.planner.Late.Keep(p.uid, p.one().Namespace, asked, p.about, p.span); !p.kept {
 		latePlans.WithLabelValues(lateDropped).Inc()
 		p.engine.memory.Retries.PlanUnavailable(p.one(), time.Time{})
 		return
@@ -276,23 +272,23 @@ func (p *preemptor) follow(ctx context.Context, asked *ask.Asked) {
 		return
 	}
 	if _, err := asked.Await(ctx, 0); err != nil {
-		if p.late.End(p.uid, asked) {
+		if p.engine.planner.Late.End(p.uid, asked) {
 			latePlans.WithLabelValues(lateLost).Inc()
 			p.engine.memory.Retries.PlanUnavailable(p.one(), time.Time{})
 		}
 		return
 	}
-	if !p.late.Tell(p.uid, asked) {
+	if !p.engine.planner.Late.Tell(p.uid, asked) {
 		return
 	}
 	for range ask.LateLasts / activationPause {
 		p.engine.activate(ctx, p.engine.pending(p.one()))
 		goroutines.Sleep(ctx, activationPause)
-		if p.late.Of(p.uid) != asked {
+		if p.engine.planner.Late.Of(p.uid) != asked {
 			return
 		}
 	}
-	if p.late.End(p.uid, asked) {
+	if p.engine.planner.Late.End(p.uid, asked) {
 		latePlans.WithLabelValues(lateExpired).Inc()
 	}
 }

@@ -29,7 +29,7 @@ func excluded(pod *v1.Pod) *preemptResult {
 
 // remembers reports whether an earlier attempt may change a pod's next plan.
 func (e *engine) remembers(pod types.UID) bool {
-	return e.inflight.Has(pod) || e.planner.LatePods.Of(pod) != nil || e.verified.samples.Full(e.clock.Now(), pod)
+	return e.inflight.Has(pod) || e.planner.Late.Of(pod) != nil || e.verified.samples.Full(e.clock.Now(), pod)
 }
 
 // classesAwaited is how long after the start pods wait for PriorityClasses to be read; where they may not be listed,

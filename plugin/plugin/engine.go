@@ -151,7 +151,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, queues *queues.Gate, clock 
 		planner: &ask.Client{
 			Bus: bus, Subjects: subjects, History: ask.NewHistory(), Seen: ask.NewSeen(),
 			Pods: ask.NewBreaker(clock, breakerGauge), Groups: ask.NewBreaker(clock, groupBreakerGauge), Commits: ask.NewBreaker(clock, orderBreakerGauge),
-			Least: ask.LeastWait, LatePods: ask.NewLate(mostLatePods), LateGroups: ask.NewLate(mostLateGroups),
+			Least: ask.LeastWait, Late: ask.NewLate(mostLate),
 		},
 		verified: verified{failures: verify.NewFailures(), budget: &verify.Budget{}, samples: verify.NewSamples()},
 	}
@@ -266,8 +266,7 @@ func (e *engine) members(namespace, group string) []*v1.Pod {
 // forget drops what is known of a pod as a preemptor: it is bound or gone.
 func (e *engine) forget(uid types.UID) {
 	e.inflight.Forget(uid)
-	e.planner.LatePods.Forget(uid)
-	e.planner.LateGroups.Forget(uid)
+	e.planner.Late.Forget(uid)
 	e.committer.Forget(e.store.Subjects.Order(wire.KindPod, string(uid)))
 	e.memory.Forget(uid)
 	e.verified.samples.Forget(uid)
@@ -342,8 +341,7 @@ func (e *engine) podOf(ref wire.PodRef) *v1.Pod {
 // controlChanged has what waited for a change of modes or policy looked at again.
 func (e *engine) controlChanged(policy bool) {
 	if policy {
-		e.planner.LatePods.Outdate()
-		e.planner.LateGroups.Outdate()
+		e.planner.Late.Outdate()
 		e.memory.Retries.Changed(memory.KindConfigMap, "", "")
 	}
 	e.inflight.Notify()

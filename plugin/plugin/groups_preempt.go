@@ -106,14 +106,14 @@ func (a *groupAttempt) preempt(ctx context.Context) (result preemptResult, nodes
 	}
 
 	planner := a.engine.planner
-	ctx, a.span = a.engine.goOn(ctx, planner.LateGroups.Span(a.uid), klog.KRef(a.of.Namespace, a.of.Name), a.uid)
+	ctx, a.span = a.engine.goOn(ctx, planner.Late.Span(a.uid), klog.KRef(a.of.Namespace, a.of.Name), a.uid)
 	defer func() { a.endSpan(result) }()
 
 	if a.mode == wire.ModeObserve {
 		return *a.observe(a.exchange), nil
 	}
 
-	a.waitFor(planner.LateGroups, planner.Groups, groupPlanOf(a.classes, a.mode),
+	a.waitFor(planner.Groups, groupPlanOf(a.classes, a.mode),
 		cycleOf(a.cycle.State()).taken(), min(ask.MostGroupWait, a.args.GroupPlanTimeout.Duration))
 
 	// 4) Ask for a plan, and have the scheduler place the group by it; once more without the node where that fails.

@@ -810,7 +810,7 @@ func TestALateAnswerHasAGangTriedAgainThoughItsFirstMemberWaitsNoMore(t *testing
 				return steadily(request)
 			}
 			w.gang(c)
-			if w.plugin.engine.planner.LateGroups.Of("gang-uid") == nil {
+			if w.plugin.engine.planner.Late.Of("gang-uid") == nil {
 				t.Fatal("its question is not kept")
 			}
 

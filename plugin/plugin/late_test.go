@@ -35,7 +35,7 @@ func (w *world) isLate(pod *v1.Pod) {
 	if result != nil || status.Code() != fwk.UnschedulableAndUnresolvable || status.Message() != "makeway: the planner's answer is awaited" {
 		w.t.Fatalf("result %+v, status %v", result, status)
 	}
-	if w.plugin.engine.planner.LatePods.Of(pod.UID) == nil {
+	if w.plugin.engine.planner.Late.Of(pod.UID) == nil {
 		w.t.Fatal("its question is not kept")
 	}
 }
@@ -52,7 +52,7 @@ func TestAnAnswerThatIsLateIsUsedInThePodsNextCycle(t *testing.T) {
 	if asked := len(w.bus.planRequests()); asked != 1 {
 		t.Errorf("asked %d times, want once", asked)
 	}
-	if w.plugin.engine.planner.LatePods.Of(p.UID) != nil {
+	if w.plugin.engine.planner.Late.Of(p.UID) != nil {
 		t.Error("the answer is kept")
 	}
 }
@@ -117,7 +117,7 @@ func TestALateAnswerAboutAPodThatIsGoneIsDropped(t *testing.T) {
 	w.isLate(p)
 
 	w.delete(p)
-	w.eventually("it is dropped", func() bool { return w.plugin.engine.planner.LatePods.Of(p.UID) == nil })
+	w.eventually("it is dropped", func() bool { return w.plugin.engine.planner.Late.Of(p.UID) == nil })
 	close(answer)
 
 	time.Sleep(20 * time.Millisecond)
@@ -132,7 +132,7 @@ func TestAPodWhoseAnswerIsLostIsTriedAgainAndAskedAboutAnew(t *testing.T) {
 
 	close(answer)
 
-	w.eventually("it is not waited for any more", func() bool { return w.plugin.engine.planner.LatePods.Of(p.UID) == nil })
+	w.eventually("it is not waited for any more", func() bool { return w.plugin.engine.planner.Late.Of(p.UID) == nil })
 	w.eventually("it is tried again in time", func() bool { return w.plugin.engine.memory.Retries.Count() == 1 })
 	if state, _ := w.plugin.engine.planner.Pods.Current(); state != telemetry.Open {
 		t.Errorf("the breaker is in state %d", state)
@@ -146,7 +146,7 @@ func TestASchedulerThatStartsAnewKnowsOfNoLateAnswer(t *testing.T) {
 
 	after, _, _ := simple(t, setup{}, nil)
 
-	if after.plugin.engine.planner.LatePods.Of(p.UID) != nil {
+	if after.plugin.engine.planner.Late.Of(p.UID) != nil {
 		t.Error("it is kept")
 	}
 	after.nominated(p, "n1")
@@ -161,7 +161,7 @@ func TestALateAnswerIsKeptForSecondsInWhichItsPodIsActivatedAgain(t *testing.T) 
 	close(answer)
 	w.eventually("it has come", func() bool { return w.activator.of(p.UID) == 1 })
 
-	w.eventually("it is dropped", func() bool { return w.plugin.engine.planner.LatePods.Of(p.UID) == nil })
+	w.eventually("it is dropped", func() bool { return w.plugin.engine.planner.Late.Of(p.UID) == nil })
 	if activated := w.activator.of(p.UID); activated < 3 {
 		t.Errorf("activated %d times", activated)
 	}

@@ -104,7 +104,7 @@ func (e *engine) beginSpan(ctx context.Context, preemptor klog.ObjectRef, uid ty
 // attemptSpan begins the span of an attempt, or goes on with that of its question: a prefetched one, or one whose answer was late.
 func (pl *MakeWay) attemptSpan(ctx context.Context, asked *ask.Prefetch, pod *v1.Pod) (context.Context, tracing.Span) {
 	if asked == nil {
-		return pl.engine.goOn(ctx, pl.engine.planner.LatePods.Span(pod.UID), klog.KObj(pod), pod.UID)
+		return pl.engine.goOn(ctx, pl.engine.planner.Late.Span(pod.UID), klog.KObj(pod), pod.UID)
 	}
 	span := asked.Span
 	asked.Span = tracing.Span{}

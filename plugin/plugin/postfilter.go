@@ -88,7 +88,7 @@ func (p *preemptor) preemptForPod(ctx context.Context, state fwk.CycleState, sta
 	}
 
 	// 5) Ask the planner for candidates, and run the scheduler's filters on them.
-	p.waitFor(planner.LatePods, planner.Pods, planOf(pod, p.mode), cycleOf(state).taken(), p.args.PlanTimeout.Duration)
+	p.waitFor(planner.Pods, planOf(pod, p.mode), cycleOf(state).taken(), p.args.PlanTimeout.Duration)
 	ctx, p.span = p.attemptSpan(ctx, attempt.prefetch, pod)
 	defer func() { p.endSpan(result) }()
 	candidates, reply, end := attempt.find(ctx)

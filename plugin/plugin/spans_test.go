@@ -174,7 +174,7 @@ func TestTheSpanOfAnAttemptWhoseLateAnswerIsNotUsedEnds(t *testing.T) {
 	recorder := traced(w)
 	w.isLate(p)
 
-	w.plugin.engine.planner.LatePods.Forget(p.UID)
+	w.plugin.engine.planner.Late.Forget(p.UID)
 
 	if root := ended(recorder, "preemption"); root == nil || said(root, "result") != "late" {
 		t.Errorf("%v", root)
