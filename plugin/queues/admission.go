@@ -1,6 +1,7 @@
 package queues
 
 import (
+	"maps"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -141,6 +142,7 @@ func (g *Gate) checkDemand(pod *v1.Pod, wanted demand, profileMode string) *Reje
 	}
 	w := newWaitingPod(pod, wanted, profileMode)
 	w.blockedBy(short)
+	w.beside = maps.Clone(g.usage.mates(&wanted))
 	w.tried = before != nil && before.tried && !g.waiting.isFreed(before)
 	w.flushAt = g.clock.Now().Add(heldFlush)
 	g.addWaiting(w)

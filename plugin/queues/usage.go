@@ -11,12 +11,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+
+	"makeway.dev/makeway/plugin/internal/minor"
 )
 
 // demand is what counts of a pod in its queue.
 type demand struct {
 	asked     string // the queue that it names
 	namespace string
+	gang      string // the name of its pod group; empty: none
 	priority  int32
 	amounts   []amount
 	leaf      *queue // of one tree, once it is placed
@@ -24,7 +27,7 @@ type demand struct {
 }
 
 func demandOf(pod *v1.Pod) demand {
-	return demand{asked: askedQueue(pod), namespace: pod.Namespace, priority: corev1helpers.PodPriority(pod), amounts: requestsOf(pod)}
+	return demand{asked: askedQueue(pod), namespace: pod.Namespace, gang: minor.GroupName(pod), priority: corev1helpers.PodPriority(pod), amounts: requestsOf(pod)}
 }
 
 // place puts it into its queue of a tree.
@@ -64,14 +67,14 @@ func (m *member) placed() bool { return m.bound || m.reserved }
 
 // group is what members have in common that count alike in every tree.
 func (m *member) group() group {
-	return group{asked: m.asked, namespace: m.namespace, priority: m.priority, placed: m.placed()}
+	return group{asked: m.asked, namespace: m.namespace, gang: m.gang, priority: m.priority, placed: m.placed()}
 }
 
-// group are members that count alike in every tree, whatever its queues.
+// group are members that count alike in every tree, whatever its queues. Those of a gang are a group of their own.
 type group struct {
-	asked, namespace string
-	priority         int32
-	placed           bool
+	asked, namespace, gang string
+	priority               int32
+	placed                 bool
 }
 
 // sum is what the members of a group hold together.
@@ -204,6 +207,29 @@ func (u *queueUsage) forget(uid types.UID) *queue {
 		return nil
 	}
 	return u.tree.place(m.asked, m.namespace)
+}
+
+// mates are the amounts that placed members of a pod's gang hold in its queue, by resource; nil where there are none.
+func (u *queueUsage) mates(d *demand) map[string]int64 {
+	held := u.sums[group{asked: d.asked, namespace: d.namespace, gang: d.gang, priority: d.priority, placed: true}]
+	if d.gang == "" || held == nil {
+		return nil
+	}
+	return held.amounts
+}
+
+// needsOf are what a pod needs of its queue, with what its mates held there beside it and hold no more: a gang comes to its place
+// together, or not at all. O(resources).
+func (u *queueUsage) needsOf(d *demand, beside map[string]int64) []need {
+	if len(beside) == 0 {
+		return d.needs
+	}
+	now, needs := u.mates(d), slices.Clone(d.needs)
+	for i := range needs {
+		name := u.tree.names[needs[i].index]
+		needs[i].value += max(0, beside[name]-now[name])
+	}
+	return needs
 }
 
 // add adds what a pod counts for, or takes it away: sign.

@@ -29,7 +29,8 @@ type waitingPod struct {
 	rank        int64 // below which pods may be its victims
 	profileMode string
 	created     time.Time
-	blocked     *queue // where it does not fit, as last checked; nil: that is not known
+	blocked     *queue           // where it does not fit, as last checked; nil: that is not known
+	beside      map[string]int64 // what its gang's members held in its queue when it did not fit there
 	standing
 	flushAt       time.Time // when it is checked again in any case
 	unschedulable bool      // its condition says so, and cluster autoscalers add nodes for it
@@ -344,7 +345,7 @@ func (l *waitingPods) tryNow(w *waitingPod, usage *queueUsage, limitsKnown limit
 	}
 	uid := types.UID(w.pod.UID)
 	own := usage.placedOf(uid)
-	if short := usage.shortages(w.leaf, w.needs, own, l.promisedTo(int64(w.priority), w)); len(short) > 0 {
+	if short := usage.shortages(w.leaf, usage.needsOf(&w.demand, w.beside), own, l.promisedTo(int64(w.priority), w)); len(short) > 0 {
 		w.blockedBy(short)
 		if !now.Before(w.flushAt) {
 			w.flushAt = now.Add(heldFlush)

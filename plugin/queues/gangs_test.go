@@ -1,0 +1,89 @@
+//go:build !kube136 && !kube135
+
+package queues
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// gangIn are so many pending members of one gang in a queue, each of which asks for 10 milli-CPU.
+func gangIn(queue string, names ...string) (members []*v1.Pod) {
+	for _, name := range names {
+		member, gang := in(queue, name, mid, 10).Obj(), "gang"
+		member.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &gang}
+		members = append(members, member)
+	}
+	return members
+}
+
+// failedCycle runs a cycle of a gang of which the last member does not pass: the others give their places back.
+func (w *gateWorld) failedCycle(members []*v1.Pod) {
+	w.t.Helper()
+	last := len(members) - 1
+	for _, member := range members[:last] {
+		if !w.enters(member) {
+			w.t.Fatalf("%s does not pass the gate", member.Name)
+		}
+	}
+	w.rejected(members[last])
+	for _, member := range members[:last] {
+		w.gate.Unreserve(member.UID)
+	}
+}
+
+func TestAGangIsTriedAgainOnceItsQueueHasRoomForItsMembersTogether(t *testing.T) {
+	w := limited(t, limit("root"), limit("root.a", "cpu", 40))
+	other := on(in("root.a", "other", mid, 20).Obj(), "n1")
+	w.shows(other)
+	members := gangIn("root.a", "g1", "g2", "g3")
+	w.shows(members...)
+
+	w.failedCycle(members)
+
+	w.clock.Step(time.Minute)
+	if activated := w.activated(); len(activated) != 0 {
+		t.Errorf("%v are activated for the room that their gang itself has given back", activated)
+	}
+	w.deletes(other)
+	if activated := w.activated(); len(activated) != 1 || activated[0] != "g3" {
+		t.Errorf("%v are activated, want g3", activated)
+	}
+}
+
+func TestAGangLargerThanItsQueueIsTriedAgainOnceTheMaxIsRaised(t *testing.T) {
+	w := limited(t, limit("root"), limit("root.a", "cpu", 20))
+	members := gangIn("root.a", "g1", "g2", "g3")
+	w.shows(members...)
+	w.failedCycle(members)
+	if activated := w.activated(); len(activated) != 0 {
+		t.Errorf("%v are activated", activated)
+	}
+	if kept := w.gate.check(in("root.a", "other", mid, 20).Obj(), wire.ModeEnforce); kept != nil {
+		t.Errorf("another pod is kept out for the gang: %s", kept.Message())
+	}
+
+	w.limit(limit("root"), limit("root.a", "cpu", 30))
+
+	if activated := w.activated(); len(activated) != 1 {
+		t.Errorf("%v are activated, want g3", activated)
+	}
+}
+
+func TestAMemberBesideItsRunningGangWaitsForItsOwnRoomAlone(t *testing.T) {
+	w := limited(t, limit("root"), limit("root.a", "cpu", 30))
+	other := on(in("root.a", "other", mid, 10).Obj(), "n1")
+	members := gangIn("root.a", "g1", "g2", "g3")
+	w.shows(other, on(members[0], "n1"), on(members[1], "n1"), members[2])
+	w.rejected(members[2])
+
+	w.deletes(other)
+
+	if activated := w.activated(); len(activated) != 1 {
+		t.Errorf("%v are activated, want g3", activated)
+	}
+}
