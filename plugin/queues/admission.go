@@ -11,10 +11,17 @@ import (
 	"makeway.dev/makeway/plugin/internal/minor"
 )
 
-// check reports what keeps a pod out of its queue; nil where nothing does. A pod that is kept out waits in
-// line. O(depth × resources); where there are no queues it is one read.
+// check reports what keeps a pod out of its queue in its cycle; nil where nothing does. A pod that is kept out waits in
+// line; where its gang's cycle fails, what others of it give back then helps it nothing. O(depth × resources); where there are no queues
+// it is one read.
 func (g *Gate) check(pod *v1.Pod, profileMode string) *Rejection {
-	return g.judge(pod, profileMode, true, func(wanted demand) *Rejection { return g.checkDemand(pod, wanted, profileMode) })
+	return g.judge(pod, profileMode, true, func(wanted demand) *Rejection {
+		rejected := g.checkDemand(pod, wanted, profileMode)
+		if rejected != nil {
+			g.waiting.pods[pod.UID].beside = maps.Clone(g.usage.mates(&wanted))
+		}
+		return rejected
+	})
 }
 
 // judge has a pod judged by what it asks of its queue, where queues hold it; it waits until the limits are known. comes: it may come to a
@@ -142,7 +149,6 @@ func (g *Gate) checkDemand(pod *v1.Pod, wanted demand, profileMode string) *Reje
 	}
 	w := newWaitingPod(pod, wanted, profileMode)
 	w.blockedBy(short)
-	w.beside = maps.Clone(g.usage.mates(&wanted))
 	w.tried = before != nil && before.tried && !g.waiting.isFreed(before)
 	w.flushAt = g.clock.Now().Add(heldFlush)
 	g.addWaiting(w)

@@ -75,15 +75,22 @@ func TestAGangLargerThanItsQueueIsTriedAgainOnceTheMaxIsRaised(t *testing.T) {
 }
 
 func TestAMemberBesideItsRunningGangWaitsForItsOwnRoomAlone(t *testing.T) {
-	w := limited(t, limit("root"), limit("root.a", "cpu", 30))
-	other := on(in("root.a", "other", mid, 10).Obj(), "n1")
 	members := gangIn("root.a", "g1", "g2", "g3")
-	w.shows(other, on(members[0], "n1"), on(members[1], "n1"), members[2])
-	w.rejected(members[2])
+	other := on(in("root.a", "other", mid, 10).Obj(), "n1")
+	for name, leaves := range map[string]*v1.Pod{"another pod leaves": other, "one of its gang ends": members[0]} {
+		t.Run(name, func(t *testing.T) {
+			w := limited(t, limit("root"), limit("root.a", "cpu", 30))
+			w.shows(other, on(members[0], "n1"), on(members[1], "n1"), members[2])
+			w.rejected(members[2])
+			if w.gate.Admit(members[2], wire.ModeEnforce) == nil {
+				t.Fatal("it is not held")
+			}
 
-	w.deletes(other)
+			w.deletes(leaves)
 
-	if activated := w.activated(); len(activated) != 1 {
-		t.Errorf("%v are activated, want g3", activated)
+			if activated := w.activated(); len(activated) != 1 || activated[0] != "g3" {
+				t.Errorf("%v are activated, want g3", activated)
+			}
+		})
 	}
 }
