@@ -15,7 +15,7 @@ import (
 
 // How long a cycle waits for an answer, and how long one is of use that came later.
 const (
-	// LeastWait is how long a cycle waits however short its filters took.
+	// LeastWait is how long a cycle waits beyond the time that its filters took.
 	LeastWait = 10 * time.Millisecond
 	// MostGroupWait is how long a cycle of a group waits however long its filters took.
 	MostGroupWait = time.Second

@@ -31,13 +31,13 @@ type MakeWayArgs struct {
 
 	pluginargs.Shared `json:",inline"`
 
-	// PlanTimeout bounds how long a scheduling cycle waits for plans: as long as its filters took, 10ms at least, and no
+	// PlanTimeout bounds how long a scheduling cycle waits for plans: as long as its filters took and 10ms more, and no
 	// longer than this. A plan that comes later is used in the pod's next cycle. From 5ms to 5s. Default 100ms.
 	PlanTimeout metav1.Duration `json:"planTimeout,omitempty"`
 
 	// GroupPlanTimeout is how long one plan request about a pod group may take, which grows with its members
-	// and the nodes, one second at least. A scheduling cycle of a group waits as long as its filters took, one second at
-	// most. From 5ms to 5s. Default 2s.
+	// and the nodes, one second at least. A scheduling cycle of a group waits as long as its filters took and 10ms more, one
+	// second at most. From 5ms to 5s. Default 2s.
 	GroupPlanTimeout metav1.Duration `json:"groupPlanTimeout,omitempty"`
 
 	// MaxCandidates is how many candidate nodes a planner may answer with. From 1 to 100. Default 16.

@@ -199,12 +199,12 @@ type inquiry struct {
 	before   bool          // it was asked in a cycle before
 }
 
-// waitFor begins a cycle's waiting: as long as its filters took, which is what another cycle would cost, and not at all while the planner
-// is away.
+// waitFor begins a cycle's waiting: as long as its filters took, and the least that a cycle waits, which is what another cycle would cost.
+// It does not wait while the planner is away.
 func (p *preemptor) waitFor(breaker *ask.Breaker, about string, filters, most time.Duration) {
 	p.inquiry = inquiry{breaker: breaker, about: about, away: breaker.Away()}
 	if !p.away {
-		p.patience = min(most, max(filters, p.engine.planner.Least))
+		p.patience = min(most, filters+p.engine.planner.Least)
 	}
 }
 

@@ -290,3 +290,15 @@ func TestAPodThatALateAnswerRefusesIsTriedAgain(t *testing.T) {
 		t.Errorf("status %v, %d pods are tried again", status, w.plugin.engine.memory.Retries.Count())
 	}
 }
+
+func TestACycleWaitsAsLongAsAnotherOneWouldCost(t *testing.T) {
+	const filters, least, most = 30 * time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond
+	w, _, _ := simple(t, setup{leastWait: least}, nil)
+	for took, want := range map[time.Duration]time.Duration{0: least, filters: filters + least, most: most} {
+		p := &preemptor{MakeWay: w.plugin}
+		p.waitFor(w.plugin.engine.planner.Pods, "", took, most)
+		if p.patience != want {
+			t.Errorf("filters took %s: it waits %s, not %s", took, p.patience, want)
+		}
+	}
+}
