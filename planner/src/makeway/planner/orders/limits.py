@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from makeway.core.policy.document import PolicyLimits
 from makeway.core.recent import Recent
@@ -47,8 +48,7 @@ MOST_NAMESPACES: Final = 19
 """Namespaces that the metric names; all others are one."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeldOrder:
+class HeldOrder(msgspec.Struct, frozen=True, gc=False):
     """An order without an outcome. `until`: when it is over at the latest; None where that is not known."""
 
     namespace: str

@@ -135,5 +135,6 @@ class Pledges:
         taken: dict[str, str] = {}
         for one in self.live(now, asking=asking):
             if priority is None or one.preemptor.priority >= priority:
-                taken |= dict.fromkeys((uid for uid in one.victims if uid not in taken), one.pledge_id)
+                for victim in one.victims:
+                    taken.setdefault(victim, one.pledge_id)
         return taken
