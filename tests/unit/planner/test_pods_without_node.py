@@ -43,8 +43,8 @@ from unit.planner.building import (
     refused,
 )
 from unit.planner.test_plan_groups import group
-from unit.planner.test_queue_room import REASON, full
-from unit.planner.test_queue_room import pod as pod_of_queue
+from unit.planner.test_terminating import REASON, full
+from unit.planner.test_terminating import pod as pod_of_queue
 
 ELSEWHERE = "no-such-node"
 

@@ -14,7 +14,7 @@ from makeway.planner.service import watch as where_served
 from makeway.planner.service.watch import node_claim_watch
 from makeway.runtime.kube import ApiUnavailable
 from makeway.runtime.listwatch import ListWatchTimings
-from unit.planner.test_pod_group_watch import Served
+from unit.planner.test_watch import Served
 
 CLAIM = {"metadata": {"name": "c", "uid": "u", "resourceVersion": "1"}, "spec": {}, "status": {}}
 
