@@ -43,13 +43,6 @@ class BusReader:
         subject = (
             self._subjects.decisions_of("pod", preemptor_uid) if preemptor_uid else self._subjects.decisions
         )
-        return await self._decisions(subject)
-
-    async def group_decisions(self, group_uid: str) -> list[DecisionRecord]:
-        """All decision records about one PodGroup, oldest first."""
-        return await self._decisions(self._subjects.decisions_of("group", group_uid))
-
-    async def _decisions(self, subject: str) -> list[DecisionRecord]:
         read = [unwrap(data)[1] async for data in self._read(self._subjects.decisions_stream, subject)]
         return [one for one in read if isinstance(one, DecisionRecord)]
 

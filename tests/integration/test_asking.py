@@ -12,12 +12,10 @@ import pytest
 
 from integration.asking import GROUP, Answer, ask, asking, dumped, grouped, run, until_recording
 from integration.builders import make_node
-from integration.configuring import policy, policy_text, put_policy
 from integration.preempting import first_decision, outcome_of_order, run_victims, settle, sized
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.bus.decisions import DecisionRecord
-from makeway.runtime.kube import ApiError
 
 ROUNDS = int(os.environ.get("MAKEWAY_REPEAT", "20"))
 SHARES = ([500], [250, 250], [300, 200], [200, 200, 100], [100, 100, 100, 100, 100])
@@ -185,31 +183,6 @@ async def blocked(space: Space, name: str) -> list[Answer]:
     return list(answer["pending"]["unblockedBy"])
 
 
-@pytest.mark.wide
-async def test_every_counterfactual_once_applied_unblocks_the_pod(space: Space) -> None:
-    """A pod of a hard budget and one of the same priority stand in its way; one group for each change."""
-    groups = [f"g{number}" for number in range(5)]
-    await space.add_nodes(*(grouped(f"n-{group}", group, 1000) for group in groups))
-    victims = [sized(f"w-{group}", "low", 400).on(f"n-{group}").label("app", group) for group in groups]
-    victims += [sized(f"m-{group}", "mid", 300).on(f"n-{group}") for group in groups]
-    await run_victims(space, *victims)
-    for group in groups:
-        await space.disruption_budget(group, {"app": group}, minAvailable=1)
-    async with policy(space.cluster, disruptionBudgets="hard", hardBudgetNamespaces=["*"]):
-        asks = await space.create(*(asking(group, "mid", 600) for group in groups))
-        for pod in asks:
-            assert (await first_decision(space, pod)).diagnosis is not None
-        found = {group: await blocked(space, f"asks-{group}") for group in groups}
-
-        kinds = [[change["kind"] for change in one["changes"]] for one in found["g0"]]
-        assert kinds == [["disruption-budget"], ["policy"], ["priority"], ["request"], ["node"]]
-        for number in (0, 2, 3, 4, 1):
-            group = groups[number]
-            (change,) = found[group][number]["changes"]
-            await applied(space, group, change)
-            assert await space.until_bound(f"asks-{group}")
-
-
 async def test_cordons_and_taints_are_told_and_lifting_them_helps(space: Space) -> None:
     groups = ["g0", "g1", "g2"]
     for group in groups:
@@ -240,19 +213,6 @@ async def applied(space: Space, group: str, change: Answer) -> None:
     name, then = f"asks-{group}", change["then"]
     core = f"/api/v1/namespaces/{space.namespace}"
     match change["kind"]:
-        case "disruption-budget":
-            budget = change["object"].rpartition("/")[2]
-            least = {"spec": {"minAvailable": 1 - (then - change["now"])}}
-            await space.cluster.kubectl(
-                "patch", "pdb", budget, "-n", space.namespace, "--type=merge", "-p", json.dumps(least)
-            )
-        case "policy":
-            assert (change["field"], then) == ("disruptionBudgets", "soft")
-            await put_soft(space)
-        case "priority":
-            await again(space, name, {"priorityClassName": await class_of(space, then)})
-        case "request":
-            await again(space, name, {"containers": [{"requests": {"cpu": f"{then}m"}}]})
         case "toleration":
             pod = json.loads(await space.api.request("GET", f"{core}/pods/{name}"))
             await space.patch(name, {"spec": {"tolerations": [*pod["spec"]["tolerations"], then]}})
@@ -263,36 +223,6 @@ async def applied(space: Space, group: str, change: Answer) -> None:
             await space.add_nodes(grouped(f"{like}-more", group, 1000))
         case kind:
             pytest.fail(f"nobody has said how to apply {kind}")
-
-
-async def put_soft(space: Space) -> None:
-    """Let budgets be soft, inside a block that has made them hard."""
-    await put_policy(space.cluster, policy_text(disruptionBudgets="soft"))
-
-
-async def class_of(space: Space, priority: int) -> str:
-    """Make a PriorityClass of a priority, where there is none."""
-    name = f"asking-{priority}"
-    try:
-        await space.post(
-            "/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": name}, "value": priority}
-        )
-    except ApiError as error:
-        if error.status != 409:
-            raise
-    return name
-
-
-async def again(space: Space, name: str, spec: Answer) -> None:
-    """Create a pod anew, with another priority or other requests."""
-    group = name.removeprefix("asks-")
-    await space.remove(name, grace_seconds=0)
-    builder = asking(group, "mid", 600)
-    if "priorityClassName" in spec:
-        builder.priority(spec["priorityClassName"])
-    else:
-        builder.cpu(spec["containers"][0]["requests"]["cpu"])
-    await space.create(builder)
 
 
 async def test_nobody_is_told_anything_without_the_right_to_read(space: Space) -> None:

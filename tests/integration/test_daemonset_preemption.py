@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from integration.builders import PodBuilder, make_node, make_pod
-from integration.configuring import NO_LIMITS, policy, put_queues
+from integration.configuring import policy
 from integration.forbidding import UNDELETABLE, deletes_refused
-from integration.preempting import assert_stays_pending, deletes_of, run_victims, settle, sized, until_ordered
-from integration.queueing import queue, queues_yaml
+from integration.preempting import deletes_of, run_victims, settle, sized, until_ordered
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.core.k8s.importance import microseconds
@@ -39,11 +38,11 @@ def forged(space: Space, **owner: Any) -> dict[str, Any]:
     return {"metadata": {**pod["metadata"], "ownerReferences": [reference]}, "spec": spec}
 
 
-async def daemon(space: Space, priority: str, cpu: int, node: str = "n1", **labels: str) -> Pod:
-    """Create a DaemonSet for one node and wait until its controller has made the pod."""
+async def daemon(space: Space, priority: str, cpu: int) -> Pod:
+    """Create a DaemonSet for node n1 and wait until its controller has made the pod."""
     space.simple_preemptor = True
     pod = make_pod("logs").priority(priority).cpu(f"{cpu}m").label("app", "logs").build()
-    selector = {"kubernetes.io/hostname": space.node_name(node)}
+    selector = {"kubernetes.io/hostname": space.node_name("n1")}
     spec = space.pod_spec({**pod["spec"], "nodeSelector": selector})
     await space.post(
         f"/apis/apps/v1/namespaces/{space.namespace}/daemonsets",
@@ -51,7 +50,7 @@ async def daemon(space: Space, priority: str, cpu: int, node: str = "n1", **labe
             "metadata": {"name": "logs"},
             "spec": {
                 "selector": {"matchLabels": {"app": "logs"}},
-                "template": {"metadata": {"labels": {"app": "logs", **labels}}, "spec": spec},
+                "template": {"metadata": {"labels": {"app": "logs"}}, "spec": spec},
             },
         },
     )
@@ -146,48 +145,3 @@ async def test_nobody_goes_where_room_appears_before_the_start_delay_is_over(spa
 
     assert not await space.bus.orders(pod.metadata.uid)
     assert await space.pod("idle") is not None
-
-
-@pytest.mark.parametrize("version", ["nonsense.example/v1", "apps/v1"])
-async def test_a_forged_owner_evicts_no_pod_of_equal_priority(space: Space, version: str) -> None:
-    await space.add_nodes(make_node("n1").cpu("200m"), make_node("n2").cpu("200m"))
-    await run_victims(space, on_n1("busy", "low", 150))
-
-    async with policy(space.cluster, daemonSets={**ON, "preemption_start_delay": 0}):
-        # A real DaemonSet of the namespace, which does not select the forged pod.
-        pod = await daemon(space, "low", 100, "n2")
-        (owner,) = pod.metadata.owner_references or ()
-        claim = {"apiVersion": version, "name": owner.name, "uid": owner.uid}
-        await space.post(f"/api/v1/namespaces/{space.namespace}/pods", forged(space, **claim))
-        await asyncio.sleep(3)
-
-    assert deletes_of(space, "busy") == []
-    assert await space.pod("busy") is not None
-
-
-async def test_a_pod_whose_queue_is_full_evicts_no_pod_of_another_queue(space: Space) -> None:
-    own, other = (f"root.{space.namespace}.{name}" for name in ("own", "other"))
-    await space.add_nodes(make_node("n1").cpu("200m"), make_node("n2"))
-    await run_victims(
-        space,
-        on_n1("busy", "low", 200).label("queue", other),
-        sized("agent-before", "low", 100).on("n2").label("queue", own),
-    )
-    await put_queues(
-        space.cluster, queues_yaml(queue(space.namespace, queue("own", max="100m"), queue("other")))
-    )
-
-    try:
-        async with policy(space.cluster, daemonSets=ON):
-            pod = await daemon(space, "high", 100, queue=own)
-            await assert_stays_pending(space, pod.metadata.name, seconds=3 * START_DELAY_SECONDS)
-            assert await space.bus.orders(pod.metadata.uid) == []
-            assert set(await space.pods()) >= {"busy", "agent-before"}
-
-            await space.delete("agent-before")  # now the queue has room, and the node has not
-            order = await until_ordered(space, pod)
-            assert await space.until_bound(pod.metadata.name) == "n1"
-    finally:
-        await put_queues(space.cluster, NO_LIMITS)
-
-    assert [victim.name for victim in order.victims] == ["busy"]

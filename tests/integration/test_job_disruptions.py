@@ -9,9 +9,8 @@ import pytest
 
 from integration.builders import make_node
 from integration.cluster import RunningCluster
-from integration.configuring import NO_LIMITS, policy, put_queues
+from integration.configuring import policy
 from integration.preempting import settle, sized
-from integration.queueing import queue, queues_yaml
 from integration.space import Space
 from integration.waiting import NotYet, until, until_seen
 from makeway.core.k8s.objects import Pod
@@ -92,17 +91,6 @@ async def under_hard_budgets(cluster: RunningCluster, space: Space) -> AsyncIter
 
 
 @asynccontextmanager
-async def for_a_quota(cluster: RunningCluster, space: Space) -> AsyncIterator[None]:
-    """The order of a quota."""
-    tree = queues_yaml(queue(space.namespace, max=0, delay="1s"))
-    try:
-        await put_queues(cluster, tree)
-        yield
-    finally:
-        await put_queues(cluster, NO_LIMITS)
-
-
-@asynccontextmanager
 async def by_the_fallback(cluster: RunningCluster, space: Space) -> AsyncIterator[None]:
     """The scheduler's own preemption, without a planner."""
     async with cluster.without(PLANNER):
@@ -123,7 +111,7 @@ async def until_replaced(space: Space, evicted: Pod) -> None:
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize("path", [planned, under_hard_budgets, for_a_quota, by_the_fallback])
+@pytest.mark.parametrize("path", [planned, under_hard_budgets, by_the_fallback])
 async def test_an_eviction_is_no_failure_of_a_job_that_ignores_disruptions(space: Space, path: Path) -> None:
     evicted = await running(space, ignores=True)
 

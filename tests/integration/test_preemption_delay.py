@@ -1,6 +1,5 @@
 """Preemption delay on the real control plane: a pod waits before it preempts, as its class says."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -17,9 +16,9 @@ from integration.preempting import (
     settle,
     sized,
 )
-from integration.priority_classes import CLASSES, Classes
+from integration.priority_classes import Classes
 from integration.space import Space
-from integration.waiting import NotYet, until, until_seen
+from integration.waiting import NotYet, until
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.delay import PREEMPTION_DELAY
 from makeway.dev.options import PLANNER
@@ -69,64 +68,6 @@ async def test_a_pod_preempts_when_its_delay_is_over_and_not_before(space: Space
     assert await space.until_bound("urgent") == "n1"
     order, _ = await outcome_of_order(space, urgent)
     assert delay <= order.created_at - began < delay + timedelta(seconds=5)
-
-
-async def test_the_delay_of_a_gated_pod_counts_from_its_first_failure(space: Space, classes: Classes) -> None:
-    pod = await delaying(space, classes, "6s")
-    (urgent,) = await space.create(pod.spec(schedulingGates=[{"name": "tests.makeway.dev/wait"}]))
-    await asyncio.sleep(7)  # longer than the delay
-
-    ungated = datetime.now(UTC)
-    await space.patch("urgent", {"spec": {"schedulingGates": None}})
-
-    order, _ = await outcome_of_order(space, urgent)
-    assert order.created_at - ungated >= timedelta(seconds=6)
-
-
-async def test_a_scheduler_that_was_restarted_counts_on(space: Space, classes: Classes) -> None:
-    delay = timedelta(seconds=15)
-    pod = await delaying(space, classes, "15s")
-    began = datetime.now(UTC)
-    (urgent,) = await space.create(pod)
-    await told(space, "makeway: preemption is delayed until ")
-    await asyncio.sleep(3)
-
-    async with space.cluster.without("scheduler"):
-        pass
-
-    order, _ = await outcome_of_order(space, urgent, seconds=60)
-    # The condition's moment is of a whole second.
-    assert delay - timedelta(seconds=1) <= order.created_at - began < delay + timedelta(seconds=8)
-
-
-async def test_a_class_that_loses_its_annotation_lets_pods_preempt(space: Space, classes: Classes) -> None:
-    await space.create(await delaying(space, classes, "1h"))
-    await told(space, "makeway: preemption is delayed until ")
-    await assert_stays_pending(space, "urgent", seconds=1)
-    assert deletes_of(space, "victim") == []
-
-    await space.merge(
-        f"{CLASSES}/{classes.names[0]}", {"metadata": {"annotations": {PREEMPTION_DELAY: None}}}
-    )
-
-    assert await space.until_bound("urgent") == "n1"
-
-
-async def test_a_value_that_cannot_be_read_delays_nothing_and_is_told(space: Space, classes: Classes) -> None:
-    pod = await delaying(space, classes, "5 minutes")
-    (name,) = classes.names
-
-    await space.create(pod)
-
-    assert await space.until_bound("urgent") == "n1"
-
-    await until_seen(
-        "kubectl describe shows the warning",
-        lambda: space.cluster.kubectl("describe", "priorityclass", name),
-        lambda text: "DelayUnreadable" in text and "'5 minutes' is no duration" in text,
-    )
-    _, checked, _ = await run(space.cluster, "check")
-    assert f"priority classes: {name}: annotation {PREEMPTION_DELAY}: '5 minutes' is no duration" in checked
 
 
 @asynccontextmanager

@@ -13,7 +13,6 @@ from integration.preempting import (
     outcome_of_order,
     run_victims,
     settle,
-    until_ordered,
 )
 from integration.priority_classes import Classes
 from integration.space import Space
@@ -110,23 +109,6 @@ async def test_a_changed_class_counts_for_a_pod_that_runs_and_wakes_whoever_wait
     assert await space.until_bound("urgent") == "n1"
     order, _ = await outcome_of_order(space, urgent)
     assert [one.uid for one in order.victims] == [victim.metadata.uid]
-
-
-async def test_a_toleration_that_comes_after_the_order_saves_the_pod(space: Space, classes: Classes) -> None:
-    await one_victim(space, classes, 1, 0)
-    async with space.cluster.without("evictor"):
-        urgent = await ask(space, 1005)
-        await until_ordered(space, urgent)
-        await classes.ask(classes.names[0], 1010, -1)
-
-    _, outcome = await outcome_of_order(space, urgent)
-    assert (outcome.result, outcome.reason) == ("refused", "victim-spared")
-    (kept,) = outcome.victims
-    assert (kept.result, kept.reason) == ("spared", "preemption-toleration")
-    assert deletes_of(space, "victim") == []
-    pod = there(await space.pod("victim"))
-    assert not any(condition.type == "DisruptionTarget" for condition in pod.status.conditions or ())
-    await assert_stays_pending(space, "urgent", seconds=1)
 
 
 async def test_a_class_that_cannot_be_read_is_told_so(space: Space, classes: Classes) -> None:

@@ -109,17 +109,6 @@ async def test_pods_over_their_queues_max_are_no_lack_of_nodes(space: Space, con
     assert await add_nodes_for(space, seconds=1) == {"large"}
 
 
-async def test_pods_of_a_namespace_that_is_only_observed_are_not_held(space: Space, control: Control) -> None:
-    await space.add_nodes(make_node("n1"))
-    await control.put(*queue("ml", pods=0))
-    await space.create(queued("p", "root.ml"))
-    await until_waiting(space, "p", "queue root.ml: pods 0 of 0 used, 1 asked")
-
-    await control.put(*queue("ml", pods=0), mode="observe")
-
-    await space.until_bound("p", seconds=5)
-
-
 async def test_a_scheduler_that_is_killed_neither_forgets_the_limits_nor_shuts_the_gate(
     queue_cluster: RunningCluster, space: Space, control: Control
 ) -> None:

@@ -13,7 +13,6 @@ from integration.cluster import RunningCluster
 from integration.crashing import assert_nothing_left_behind
 from integration.forbidding import UNDELETABLE, deletes_refused
 from integration.preempting import (
-    EVICTOR_USER,
     all_orders,
     assert_bound_once,
     assert_only_ordered_pods_were_deleted,
@@ -88,22 +87,6 @@ async def test_a_10_a_preemptor_that_is_deleted_ends_its_order(space: Space) -> 
     assert (outcome.result, outcome.reason) == ("cancelled", "preemptor-gone")
     assert deletes_of(space, "victim") == []
     await assert_nothing_left_behind(space)
-
-
-@pytest.mark.usefixtures("space_without_evictor")
-async def test_a_10_a_preemptor_made_anew_under_its_name_gets_an_order_of_its_own(space: Space) -> None:
-    await run_victims(space, sized("victim", "low", 500).on("n1"))
-    first = await ordered(space, sized("p", "high", 500))
-    await space.remove("p")
-    second = await ordered(space, sized("p", "high", 500))
-    await space.cluster.start("evictor")
-
-    _, outcome = await outcome_of_order(space, first)
-    assert (outcome.result, outcome.reason) == ("cancelled", "preemptor-gone")
-    # Its order may count on the first one's victim, and fails with that order then; the next one succeeds.
-    assert await space.until_bound("p", seconds=10) == "n1"
-    assert [event.user for event in deletes_of(space, "victim")] == [EVICTOR_USER]
-    assert len(await space.bus.orders(second.metadata.uid)) <= 2
 
 
 @pytest.mark.wide

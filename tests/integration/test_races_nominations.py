@@ -90,16 +90,3 @@ async def test_a_nomination_that_comes_too_late_costs_time_alone(space: Space, t
     assert space.cluster.external or min(nominated) <= order.created_at + timedelta(seconds=0.1)
     assert_bound_once(space, "p")
     await assert_only_ordered_pods_were_deleted(space, [preemptor])
-
-
-async def test_a_nomination_that_is_slow_but_in_time_is_waited_for(space: Space, tmp_path: Path) -> None:
-    await space.add_nodes(make_node("n1").cpu("500m"))
-    await run_victims(space, sized("victim", "low", 500).on("n1"))
-
-    async with nominations_delayed(space, "victim", tmp_path, seconds=COMMIT_WAIT_SECONDS - 1):
-        (preemptor,) = await space.create(sized("p", "high", 500))
-
-        assert await space.until_bound("p", seconds=10) == "n1"
-
-    assert len(await space.bus.decisions(preemptor.metadata.uid)) == 1
-    assert len(await space.bus.orders(preemptor.metadata.uid)) == 1

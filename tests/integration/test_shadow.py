@@ -2,17 +2,14 @@
 
 from collections.abc import AsyncIterator
 
-import pytest
 import pytest_asyncio
 
 from integration.builders import PodBuilder, make_node
 from integration.cluster import RunningCluster
-from integration.commanding import command
 from integration.preempting import (
     assert_bound_once,
     assert_only_ordered_pods_were_deleted,
     assert_stays_pending,
-    deletes_of,
     run_victims,
     sized,
 )
@@ -21,8 +18,6 @@ from integration.test_third_party_filters import (
     assert_a_plan_is_mended_that_the_filter_does_not_let_through,
     assert_only_the_pod_goes_that_the_filter_objects_to,
 )
-from integration.waiting import NotYet, until
-from makeway.cli.check.command import app as check
 from makeway.dev.options import NOMINATOR, SHADOW
 
 PLACE = "tests.makeway.dev/place"
@@ -86,36 +81,6 @@ async def test_without_the_shadow_such_a_pod_waits_and_others_do_not(space: Spac
         assert "OnlyFiltersKnow" in space.cluster.process(NOMINATOR).log.read_text()
 
     assert await space.until_bound("p", seconds=60) == "n1"
-
-
-@pytest.mark.wide
-@pytest.mark.parametrize("away", ["planner", "nats", "nominator"])
-async def test_while_a_part_is_away_no_pod_dies_and_afterwards_room_is_made(space: Space, away: str) -> None:
-    await space.add_nodes(make_node("n1").cpu(1))
-    await run_victims(
-        space, with_disk(sized("holds", "low", 100)).on("n1"), sized("other", "low", 100).on("n1")
-    )
-
-    async with space.cluster.without(away):
-        (pod,) = await space.create(with_disk(sized("p", "high", 100)))
-        await assert_stays_pending(space, "p", seconds=3)
-        assert deletes_of(space, "holds") == []
-
-    assert await space.until_bound("p", seconds=60) == "n1"
-    await assert_only_ordered_pods_were_deleted(space, [pod])
-    assert deletes_of(space, "other") == []
-
-
-async def test_check_misses_a_shadow_that_does_not_answer(space: Space) -> None:
-    async def says(wanted: str) -> bool:
-        _, stdout, _ = await command(space.cluster, check)
-        if wanted not in stdout:
-            raise NotYet(stdout)
-        return True
-
-    await until("check sees it", lambda: says("shadow: 1 running"))
-    async with space.cluster.without(SHADOW):
-        await until("check misses it", lambda: says("plans are not verified"))
 
 
 async def test_the_shadow_writes_nothing_and_schedules_no_pod_that_names_it(space: Space) -> None:

@@ -10,8 +10,6 @@ from integration.builders import PodBuilder, make_node, make_pod
 from integration.space import Space
 from integration.waiting import until_seen
 
-_RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
-
 
 async def simulated(space: Space, *pods: PodBuilder) -> list[Answer]:
     """Simulate pods of a space, and see that none of them is there afterwards."""
@@ -38,33 +36,6 @@ async def test_limit_ranges_give_a_simulated_pod_its_requests(
     assert small["result"] == "fits"
     assert bare["result"] == "refused"
     assert bare["nodesExcluded"]["Node too small: cpu"] == 1
-
-
-async def test_a_runtime_class_gives_a_simulated_pod_its_overhead(space: Space) -> None:
-    await space.add_nodes(make_node("n1").cpu("500m"))
-    name = f"vm-{space.namespace}"
-    overhead = {"podFixed": {"cpu": "400m"}}
-    await space.post(
-        _RUNTIME_CLASSES,
-        {
-            "apiVersion": "node.k8s.io/v1",
-            "kind": "RuntimeClass",
-            "metadata": {"name": name},
-            "handler": "vm",
-            "overhead": overhead,
-        },
-    )
-    try:
-        await asyncio.sleep(1)
-        plain = make_pod("plain").cpu("200m")
-        in_vm = make_pod("in-vm").cpu("200m").spec(runtimeClassName=name)
-
-        first, second = await simulated(space, in_vm, plain)
-    finally:
-        await space.api.request("DELETE", f"{_RUNTIME_CLASSES}/{name}")
-
-    assert (first["result"], first["nodesExcluded"]) == ("refused", {"Node too small: cpu": 1})
-    assert second["result"] == "fits"
 
 
 async def test_the_api_servers_refusal_of_a_simulated_pod_is_told_in_its_words(space: Space) -> None:

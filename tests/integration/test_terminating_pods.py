@@ -7,9 +7,7 @@ import asyncio
 
 import pytest
 
-from integration.builders import make_node, make_pod
-from integration.cluster import RunningCluster
-from integration.configuring import NO_LIMITS, put_queues
+from integration.builders import make_node
 from integration.preempting import (
     EVICTOR_USER,
     assert_stays_pending,
@@ -19,7 +17,6 @@ from integration.preempting import (
     sized,
     until_ordered,
 )
-from integration.queueing import in_queue, living, queue, queues_yaml
 from integration.space import Space
 from makeway.dev.kwok import NEVER
 
@@ -70,33 +67,6 @@ async def test_what_terminating_pods_leave_missing_is_ordered_and_both_are_waite
     await space.delete("leaving", grace_seconds=0)
     assert await space.until_bound("p", seconds=10) == "n1"
     assert len(await space.bus.orders(pod.metadata.uid)) == 1
-
-
-async def test_room_in_a_full_queue_that_a_terminating_pod_of_another_node_makes_is_awaited(
-    crash_cluster: RunningCluster, crash_space: Space
-) -> None:
-    space, own = crash_space, f"root.{crash_space.namespace}"
-    await space.add_nodes(make_node("n1").cpu(1), make_node("n2").cpu(2))
-    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, queue("p", max=2))))
-    try:
-        await space.run(
-            in_queue(space, "leaving", 1, f"{own}.p").grace(30).leaves(NEVER).on("n1"),
-            in_queue(space, "runs", 1, f"{own}.p").on("n2"),
-        )
-        await space.delete("leaving")
-        await settle()
-
-        selector = {"kubernetes.io/hostname": space.node_name("n2")}
-        preemptor = make_pod("p").priority("high").cpu(1).label("queue", f"{own}.p")
-        (pod,) = await space.create(preemptor.spec(nodeSelector=selector))
-
-        await assert_stays_pending(space, "p")
-        await space.delete("leaving", grace_seconds=0)
-        assert await space.until_bound("p", seconds=20) == "n2"
-        assert "runs" in await living(space)
-        assert await space.bus.orders(pod.metadata.uid) == []
-    finally:
-        await put_queues(crash_cluster, NO_LIMITS)
 
 
 @pytest.mark.both_forms

@@ -1,6 +1,5 @@
 """Without a plan kube-scheduler's own preemption acts where nothing restricts preemption, else nothing."""
 
-import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
@@ -11,7 +10,6 @@ from integration.cluster import RunningCluster
 from integration.configuring import policy, policy_text, put
 from integration.preempting import run_victims, settle, sized, until_told
 from integration.space import Space
-from makeway.core.policy.toleration import TOLERATION_SECONDS
 from makeway.dev.options import PLANNER
 
 PROTECTION = {"neverEvictNamespaces": ["*"]}
@@ -92,42 +90,6 @@ async def test_without_a_planner_no_pod_is_evicted_where_the_policy_protects_som
         assert await space.until_bound("urgent", seconds=45) == "n2"
 
     assert (await space.pod("kept")) is not None
-
-
-async def test_a_limit_holds_a_pod_without_a_plan_and_lets_one_of_a_system_priority_go(space: Space) -> None:
-    await kept_and_loose(space)
-
-    async with policy(space.cluster, limits={"victimsPerMinute": 100}), space.cluster.without(PLANNER):
-        await space.create(sized("urgent", "high", 500))
-        await until_told(space, "restricted by limits, and whenUnplanned.default of the policy is hold")
-        await settle()
-        assert {"kept", "loose"} <= (await space.pods()).keys()
-
-        await space.create(sized("vital", "system-node-critical", 500))
-        assert await space.until_bound("vital") == "n1"
-
-
-async def test_a_class_that_tolerates_preemption_holds_pods_without_a_plan_before_a_planner_tells(
-    cluster: RunningCluster, space: Space
-) -> None:
-    await kept_and_loose(space)
-    name = f"steady-{space.namespace}"
-    steady = {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": name, "annotations": {TOLERATION_SECONDS: "-1"}},
-        "value": 1,
-    }
-
-    async with policy(cluster), cluster.without(PLANNER):
-        await cluster.kubectl("create", "-f", "-", stdin=json.dumps(steady))
-        try:
-            await space.create(sized("urgent", "high", 500))
-            await until_told(space, f"restricted by PriorityClass {name}")
-            await settle()
-            assert {"kept", "loose"} <= (await space.pods()).keys()
-        finally:
-            await cluster.kubectl("delete", "priorityclass", name)
 
 
 @pytest.mark.parametrize(
