@@ -28,6 +28,7 @@ async def run(
     result = await asyncio.to_thread(
         lambda: CliRunner(env={"COLUMNS": None}).invoke(app, command, input=stdin)
     )
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result.exit_code, result.stdout, result.stderr
 
 

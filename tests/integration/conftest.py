@@ -23,11 +23,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from integration.arming import Failpoints
 from integration.builders import make_node
 from integration.charting import NAMESPACE, Manifest, Release, render
 from integration.cluster import RunningCluster
 from integration.clusters import KINDS, Kind
 from integration.collecting import Collector, collecting
+from integration.configuring import NO_LIMITS, put_queues
 from integration.faults import Faults, faults_of
 from integration.installing import READER, Installed
 from integration.invariants import assert_invariants
@@ -222,6 +224,14 @@ async def bus(cluster: RunningCluster) -> AsyncIterator[Bus]:
     await connected.close()
 
 
+@pytest.fixture
+def failpoints(space: Space) -> Iterator[Failpoints]:
+    """Give the failpoints of the space's cluster; none of them is armed before and after the test."""
+    points = Failpoints(space.cluster)
+    yield points
+    points.disarm()
+
+
 @pytest_asyncio.fixture
 async def classes(space: Space) -> AsyncIterator[Classes]:
     """Give the means to make PriorityClasses, and remove them after the test."""
@@ -266,6 +276,15 @@ async def crash_space(crash_cluster: RunningCluster) -> AsyncIterator[Space]:
     """Give a corner of `crash_cluster` to one test."""
     async with open_space(crash_cluster) as opened:
         yield opened
+
+
+@pytest_asyncio.fixture
+async def limited_space(crash_space: Space) -> AsyncIterator[Space]:
+    """Give a corner of `crash_cluster` to a test that limits queues; no limits are left behind."""
+    yield crash_space
+    await put_queues(crash_space.cluster, NO_LIMITS)
+    if crash_space.judged:
+        await assert_invariants(crash_space, wait=False)
 
 
 @pytest.fixture(scope="session")

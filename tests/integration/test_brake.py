@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
+from integration.asking import run
 from integration.builders import make_node
 from integration.cluster import RunningCluster
-from integration.commanding import mode
 from integration.configuring import NAMESPACE, NO_POLICY, put, put_policy
 from integration.preempting import assert_stays_pending, deletes_of, outcome_of_order, sized, until_ordered
 from integration.space import Space
@@ -37,7 +37,7 @@ async def test_the_brake_works_while_the_policy_is_refused_and_its_release_bring
     await a_full_node(crash_space)
     await put(enforcing, {"policy.yaml": TYPO})
 
-    code, out, err = await mode(enforcing, "off", "--reason", "too many evictions", "-o", "json")
+    code, out, err = await run(enforcing, "mode", "off", "--reason", "too many evictions", "-o", "json")
 
     assert code == 0, err
     report = json.loads(out)
@@ -50,16 +50,16 @@ async def test_the_brake_works_while_the_policy_is_refused_and_its_release_bring
     await assert_stays_pending(crash_space, "urgent", seconds=4)
     assert deletes_of(crash_space, "low") == []
 
-    code, out, err = await mode(enforcing)
+    code, out, err = await run(enforcing, "mode")
     assert code == 0, err
     assert "mode: off, by the brake since" in out
     assert "policy: refused, the last good one stays effective" in out
 
-    code, _, err = await mode(enforcing, "--release")
+    code, _, err = await run(enforcing, "mode", "--release")
     assert code == 0, err
     await crash_space.until_bound("urgent")
     assert len(deletes_of(crash_space, "low")) == 1
-    code, out, _ = await mode(enforcing)
+    code, out, _ = await run(enforcing, "mode")
     assert out.startswith("mode: enforce, by the last good policy"), out
 
 
@@ -71,7 +71,7 @@ async def test_an_order_that_was_stored_before_is_not_carried_out_though_nats_wa
         (urgent,) = await crash_space.create(sized("urgent", "high", 500))
         await until_ordered(crash_space, urgent)
         async with enforcing.without(NATS):
-            code, out, err = await mode(enforcing, "off")
+            code, out, err = await run(enforcing, "mode", "off")
             assert code == 3, err
             assert "the brake is set everywhere" in out
             assert "every evictor reads the brake from the API server" in err
@@ -81,22 +81,3 @@ async def test_an_order_that_was_stored_before_is_not_carried_out_though_nats_wa
     assert "the brake is set everywhere" in outcome.message
     await asyncio.sleep(2)
     assert deletes_of(crash_space, "low") == []
-
-
-async def test_a_brake_for_one_namespace_leaves_the_others_alone(
-    enforcing: RunningCluster, crash_space: Space
-) -> None:
-    await a_full_node(crash_space)
-
-    code, _, err = await mode(enforcing, "off", "-n", crash_space.namespace)
-    assert code == 0, err
-    await crash_space.create(sized("urgent", "high", 500))
-    await assert_stays_pending(crash_space, "urgent")
-    assert deletes_of(crash_space, "low") == []
-
-    code, _, err = await mode(enforcing, "off", "-n", "no-such-namespace")
-    assert code == 1
-    assert "there is no namespace no-such-namespace" in err
-    code, _, err = await mode(enforcing, "--release", "-n", crash_space.namespace)
-    assert code == 0, err
-    await crash_space.until_bound("urgent")

@@ -1,21 +1,14 @@
 """A gang that takes whole racks, as JobSet's exclusive placement writes it, on the real control plane."""
 
-from collections.abc import AsyncIterator
-
-import pytest_asyncio
+import pytest
 
 from integration.builders import PodBuilder, make_node
 from integration.cluster import RunningCluster
-from integration.configuring import policy
-from integration.drawing import NEVER_EVICT
 from integration.ganging import Gang, in_group, pod_group
-from integration.invariants import assert_invariants
 from integration.pod_groups import form
-from integration.preempting import EVICTOR_USER, assert_stays_pending, deletes_of, run_victims, sized
-from integration.space import Space, open_space
-from integration.waiting import until
-from makeway.bus.decisions import DecisionRecord
-from makeway.bus.messages import ClosedDomain, EvictionOrder
+from integration.preempting import EVICTOR_USER, deletes_of, run_victims, sized
+from integration.space import Space
+from makeway.bus.messages import ClosedDomain
 
 RACK = "example.com/rack"
 JOB = "example.com/job"
@@ -23,12 +16,10 @@ NODES = 3
 """Nodes of each rack: one more than the gang has members."""
 
 
-@pytest_asyncio.fixture
-async def space(gang_planning_cluster: RunningCluster) -> AsyncIterator[Space]:
-    """Give a corner of that cluster to one test."""
-    async with open_space(gang_planning_cluster) as opened:
-        yield opened
-        await assert_invariants(opened, wait=False)
+@pytest.fixture
+def cluster(gang_planning_cluster: RunningCluster) -> RunningCluster:
+    """Run them where gangs are planned for."""
+    return gang_planning_cluster
 
 
 def old(rack: str, node: int, number: int) -> PodBuilder:
@@ -44,12 +35,12 @@ async def racks(space: Space) -> list[PodBuilder]:
     return [old(rack, node, one) for rack, node in nodes for one in range(1 if rack == "a" else 2)]
 
 
-async def exclusive_gang(space: Space, members: int = 2) -> Gang:
-    """Create a gang that shares no rack with pods of other jobs. Each member has room on each node."""
+async def exclusive_gang(space: Space) -> Gang:
+    """Create a gang of two that shares no rack with pods of other jobs. Each member has room on each node."""
     uid = await pod_group(
         space,
         "gang",
-        schedulingPolicy={"gang": {"minCount": members}},
+        schedulingPolicy={"gang": {"minCount": 2}},
         disruptionMode=form().single,
         priorityClassName="high",
     )
@@ -63,7 +54,7 @@ async def exclusive_gang(space: Space, members: int = 2) -> Gang:
         },
     }
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [others]}}
-    names = [f"gang-{number}" for number in range(members)]
+    names = [f"gang-{number}" for number in range(2)]
     await space.create(
         *(
             sized(one, "high", 1200).label(JOB, "gang").spec(affinity=affinity, **in_group("gang"))
@@ -88,53 +79,4 @@ async def test_a_gang_gets_a_rack_that_other_jobs_keep_closed_on_nodes_without_m
         assert victim.closes == ClosedDomain(rule="podAntiAffinity", key=RACK, value="a")
     for victim in order.victims:
         assert [event.user for event in deletes_of(space, victim.name)] == [EVICTOR_USER]
-    assert len([name for name in await space.pods() if name.startswith("old-")]) == 4 * NODES
-
-
-async def test_a_gang_is_refused_for_now_where_each_rack_has_a_pod_that_the_policy_keeps(
-    gang_planning_cluster: RunningCluster, space: Space
-) -> None:
-    async with policy(gang_planning_cluster, protection={"neverEvictNamespaces": ["*"]}):
-        pods = await racks(space)
-        kept = {pod.name: pod for pod in pods if pod.node.endswith("2")}
-        for pod in kept.values():
-            pod.annotation(NEVER_EVICT, "true")
-        await run_victims(space, *pods)
-
-        train = await exclusive_gang(space)
-
-        async def decided() -> DecisionRecord | None:
-            found = await space.bus.group_decisions(train.uid)
-            return found[-1] if found else None
-
-        record = await until("a decision about the gang", decided)
-        assert record.diagnosis is not None
-        assert f"anti-affinity by {RACK}" in record.diagnosis.message
-        assert "at most 0 of the 2 pods" in record.diagnosis.message
-        assert record.diagnosis.retry_at is not None
-        await assert_stays_pending(space, "gang-0")
-        assert await space.bus.group_orders(train.uid) == []
-        assert {pod.name for pod in pods} <= set(await space.pods())
-
-
-async def test_a_gang_waits_for_a_pod_that_is_leaving_its_rack_and_takes_no_other_rack(space: Space) -> None:
-    pods = await racks(space)
-    leaving = next(pod for pod in pods if pod.name == "old-a2-0")
-    await run_victims(space, *(pod.finalizer("example.com/stays") if pod is leaving else pod for pod in pods))
-    await space.cluster.kubectl("cordon", space.node_name("a2"))
-    await space.delete(leaving.name)
-
-    train = await exclusive_gang(space)
-
-    async def ordered() -> EvictionOrder | None:
-        found = await space.bus.group_orders(train.uid)
-        return found[0] if found else None
-
-    order = await until("an order for the gang", ordered)
-    assert sorted(one.name for one in order.victims) == ["old-a0-0", "old-a1-0"]
-    await assert_stays_pending(space, "gang-0")
-    await space.patch(leaving.name, {"metadata": {"finalizers": None}})
-    nodes = {space.short(await space.until_bound(name)) for name in train.members}
-    assert nodes == {"a0", "a1"}
-    assert await space.bus.group_orders(train.uid) == [order]
     assert len([name for name in await space.pods() if name.startswith("old-")]) == 4 * NODES

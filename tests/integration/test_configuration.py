@@ -8,9 +8,9 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from integration.asking import run
 from integration.builders import make_node
 from integration.cluster import RunningCluster
-from integration.commanding import mode
 from integration.configuring import (
     CONFIGMAP,
     NAMESPACE,
@@ -134,12 +134,12 @@ def off_by_policy(cluster: RunningCluster) -> AbstractAsyncContextManager[None]:
 
 @asynccontextmanager
 async def off_by_brake(cluster: RunningCluster) -> AsyncIterator[None]:
-    code, _, err = await mode(cluster, "off")
+    code, _, err = await run(cluster, "mode", "off")
     assert code == 0, err
     try:
         yield
     finally:
-        await mode(cluster, "--release")
+        await run(cluster, "mode", "--release")
 
 
 @pytest.mark.parametrize("off", [off_by_policy, off_by_brake])
@@ -195,38 +195,15 @@ async def test_mode_names_who_does_not_confirm_and_keeps_comments(configured: Ru
     evictor = configured.process(EVICTOR)
     evictor.pause()
     try:
-        code, _, err = await mode(configured, "observe", "--timeout=3s")
+        code, _, err = await run(configured, "mode", "observe", "--timeout=3s")
     finally:
         evictor.resume()
 
     assert code == 1
     assert "no evictor answers" in err
-    code, out, err = await mode(configured, "observe", "-n", "default")
+    code, out, err = await run(configured, "mode", "observe", "-n", "default")
     assert code == 0, err
     assert "observe for namespace default" in out
     stored = await configured.kubectl("get", "configmap", CONFIGMAP, "-n", NAMESPACE, "-o", "json")
     changed = f"# ours\n{NO_POLICY}mode: observe  # since May\nnamespaceModes:\n  default: observe\n"
     assert json.loads(stored)["data"] == {"notes": "kept", "policy.yaml": changed}
-
-
-async def test_a_namespace_that_only_observes_evicts_nobody_while_others_do(
-    configured: RunningCluster, fault_space: Space
-) -> None:
-    await fault_space.add_nodes(make_node("n1").cpu("500m"))
-    (low,) = await fault_space.run(sized("low", "low", 500))
-
-    async with policy(configured, namespaceModes={fault_space.namespace: "observe"}):
-        (urgent,) = await fault_space.create(sized("urgent", "high", 500))
-        await until_considered(fault_space, urgent.metadata.uid)
-        await settle()
-        await settle()
-
-        assert deletes_of(fault_space, "low") == []
-
-    await fault_space.until_gone("low", uid=low.metadata.uid)
-    assert await fault_space.until_bound("urgent") == "n1"
-    await assert_invariants(fault_space, wait=False)
-
-
-async def until_considered(space: Space, uid: str) -> None:
-    await until("the planner was asked", lambda: space.bus.decisions(uid))

@@ -6,16 +6,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
+from integration.asking import run
 from integration.builders import make_node
 from integration.cluster import RunningCluster
-from integration.commanding import command
 from integration.configuring import NAMESPACE
 from integration.preempting import run_victims, sized, until_told
 from integration.scraping import scrape
 from integration.space import Space, open_space
 from integration.test_outages import makes_room_again
 from integration.waiting import NotYet, until
-from makeway.cli.mode.breaker import app
 from makeway.core.policy.breaker import CONFIGMAP, Trip, data_of
 
 WAITS_SECONDS = 10
@@ -36,7 +35,7 @@ async def breaker_open(cluster: RunningCluster, namespace: str = "") -> AsyncIte
     try:
         yield
     finally:
-        assert (await command(cluster, app, "reset"))[0] == 0
+        assert (await run(cluster, "breaker", "reset"))[0] == 0
         await until("the breaker is closed", lambda: shows(cluster, scope, 0))
 
 
@@ -72,7 +71,7 @@ async def test_while_the_evictors_breaker_is_open_nothing_is_evicted_and_makeway
             await asyncio.sleep(WAITS_SECONDS)
             assert {"urgent", "victim"} == (await space.pods()).keys()
             assert await reasons(space, urgent.metadata.uid) == {"breaker-open"}
-            code, shown, _ = await command(cluster, app)
+            code, shown, _ = await run(cluster, "breaker")
             assert (code, "mismatches" in shown) == (1, True)
         assert await space.until_bound("urgent", seconds=SERVES_AGAIN_SECONDS) == "n1"
 

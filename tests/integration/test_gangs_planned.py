@@ -1,11 +1,8 @@
 """Gangs make room on the real control plane of Kubernetes 1.37: planned, verified and evicted for as one."""
 
-from collections.abc import AsyncIterator, Iterator
-
 import pytest
-import pytest_asyncio
 
-from integration.arming import KILL, Crashes, Failpoints
+from integration.arming import KILL, Crashes
 from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.crashing import RECOVERY_SECONDS
@@ -17,10 +14,9 @@ from integration.ganging import (
     small_and_large,
     takes_the_room_with_the_fewest_pods,
 )
-from integration.invariants import assert_invariants
 from integration.pod_groups import form
 from integration.preempting import run_victims, sized
-from integration.space import Space, open_space
+from integration.space import Space
 from integration.test_evictor_api import events_of
 from integration.waiting import NotYet, until
 from makeway.core.k8s.disruption import preempted_for_group
@@ -30,20 +26,10 @@ from makeway.dev.options import SCHEDULER
 AFTER_COMMIT = "scheduler.after-commit"
 
 
-@pytest_asyncio.fixture
-async def space(gang_planning_cluster: RunningCluster) -> AsyncIterator[Space]:
-    """Give a corner of that cluster to one test."""
-    async with open_space(gang_planning_cluster) as opened:
-        yield opened
-        await assert_invariants(opened, wait=False)
-
-
 @pytest.fixture
-def failpoints(gang_planning_cluster: RunningCluster) -> Iterator[Failpoints]:
-    """Give that cluster's failpoints, none of them armed."""
-    points = Failpoints(gang_planning_cluster)
-    yield points
-    points.disarm()
+def cluster(gang_planning_cluster: RunningCluster) -> RunningCluster:
+    """Run them where gangs are planned for."""
+    return gang_planning_cluster
 
 
 async def test_a_gang_takes_the_room_that_costs_the_fewest_pods(space: Space) -> None:
@@ -127,11 +113,10 @@ async def test_a_gang_gets_no_room_where_a_victim_may_not_be_deleted(space: Spac
 
 
 async def test_a_scheduler_killed_after_the_order_is_stored_goes_on_with_it(
-    gang_planning_cluster: RunningCluster, space: Space, failpoints: Failpoints
+    cluster: RunningCluster, space: Space
 ) -> None:
-    del failpoints  # disarmed afterwards
     await small_and_large(space)
-    crashes = Crashes(gang_planning_cluster, SCHEDULER)
+    crashes = Crashes(cluster, SCHEDULER)
 
     async with crashes.at(AFTER_COMMIT, KILL):
         train = await gang(space)

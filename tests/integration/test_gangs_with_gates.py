@@ -3,10 +3,9 @@
 Both gates are off by default in Kubernetes 1.37; the other tests of gangs run without them.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
-import pytest_asyncio
 
 from integration.builders import make_node
 from integration.cluster import RunningCluster
@@ -15,10 +14,9 @@ from integration.ganging import (
     is_refused_where_a_victim_may_not_be_deleted,
     takes_the_room_with_the_fewest_pods,
 )
-from integration.invariants import assert_invariants
 from integration.pod_groups import apiserver_arguments
 from integration.preempting import run_victims, sized
-from integration.space import Space, open_space
+from integration.space import Space
 from makeway.dev.binaries import KUBERNETES
 from makeway.dev.cluster import DevCluster
 from makeway.dev.options import ClusterOptions
@@ -28,7 +26,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 @pytest.fixture(scope="module")
-def gates_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     """Give a control plane with both gates on."""
     if KUBERNETES.name != "1.37":
         pytest.skip("kube-scheduler asks for room for a gang as one from 1.37 on")
@@ -40,14 +38,6 @@ def gates_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningC
     running = RunningCluster(DevCluster(tmp_path_factory.mktemp("gates") / "cluster", options).start())
     yield running
     running.owned.stop()
-
-
-@pytest_asyncio.fixture
-async def space(gates_cluster: RunningCluster) -> AsyncIterator[Space]:
-    """Give a corner of that cluster to one test."""
-    async with open_space(gates_cluster) as opened:
-        yield opened
-        await assert_invariants(opened, wait=False)
 
 
 async def test_a_gang_takes_the_room_with_the_fewest_pods(space: Space) -> None:

@@ -5,9 +5,9 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from typer.testing import CliRunner
 
 from background import background
+from integration.asking import run
 from integration.builders import make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.conftest import PrivateCluster
@@ -21,7 +21,6 @@ from makeway.bus.client import Bus
 from makeway.bus.nats.follow import Start
 from makeway.bus.signing.keys import PublicKeys, SigningKind
 from makeway.cli.history.unreadable import unreadable
-from makeway.cli.keys.command import app
 from makeway.cli.keys.stores import CONFIGMAP, PUBLISHED_AT
 from makeway.core.k8s.objects import Pod
 from makeway.dev import signing_keys
@@ -68,11 +67,9 @@ async def parked(cluster: RunningCluster) -> list[tuple[str, str]]:
 
 
 async def keys(cluster: RunningCluster, *arguments: str) -> str:
-    result = await asyncio.to_thread(
-        CliRunner().invoke, app, [*arguments, f"--kubeconfig={cluster.info.kubeconfig}"]
-    )
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    code, out, err = await run(cluster, "keys", *arguments)
+    assert code == 0, err
+    return out
 
 
 async def finish(cluster: RunningCluster) -> None:

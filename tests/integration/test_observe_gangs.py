@@ -4,16 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from integration.asking import run
 from integration.cluster import RunningCluster
-from integration.commanding import command
 from integration.conftest import PrivateCluster
 from integration.ganging import Gang, gang, small_and_large
 from integration.pod_groups import apiserver_arguments
 from integration.space import Space, open_space
 from integration.waiting import until
 from makeway.bus.comparison import Comparison
-from makeway.cli.history.command import app as history
-from makeway.cli.why.command import app as why
 from makeway.dev.binaries import KUBERNETES
 from makeway.dev.options import KWOK, NATS, PLANNER, SCHEDULER, ClusterOptions
 from narrowing import there
@@ -65,9 +63,9 @@ async def test_a_preemption_by_kube_scheduler_for_a_gang_is_compared_as_one(
         assert found.makeway is not None
         assert sorted(one.name for one in found.makeway.victims) == ["large-n0", "large-n1", "large-n2"]
         assert found.result in ("same", "equal", "better")
-        exit_code, stdout, _ = await command(cluster, history, "--compare", f"--namespace={space.namespace}")
+        exit_code, stdout, _ = await run(cluster, "history", "--compare", f"--namespace={space.namespace}")
         assert exit_code == 0
         assert f"group {space.namespace}/gang (3 members)" in stdout
-        exit_code, stdout, _ = await command(cluster, why, f"podgroup/{space.namespace}/gang")
+        exit_code, stdout, _ = await run(cluster, "why", f"podgroup/{space.namespace}/gang")
         assert exit_code == 0
         assert f"made room for group {space.namespace}/gang (3 members)" in stdout

@@ -6,14 +6,12 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from integration.asking import run
 from integration.cluster import RunningCluster
-from integration.commanding import command
 from integration.preempting import full_nodes, taker
 from integration.space import Space, open_space
 from integration.waiting import until
 from makeway.bus.comparison import Comparison
-from makeway.cli.history.command import app as history
-from makeway.cli.why.command import app as why
 from makeway.core.k8s.objects import Pod
 
 pytestmark = pytest.mark.wide
@@ -80,19 +78,19 @@ async def test_every_preemption_of_stock_kube_scheduler_is_compared_and_told(
     assert await space.bus.orders() == []
     assert await space.bus.decisions() == []
 
-    exit_code, stdout, _ = await command(cluster, history, "--compare", f"--namespace={space.namespace}")
+    exit_code, stdout, _ = await run(cluster, "history", "--compare", f"--namespace={space.namespace}")
     assert exit_code == 0
     assert f"{_PREEMPTIONS} compared, {_PREEMPTIONS} with a choice on both sides" in stdout
-    exit_code, stdout, _ = await command(cluster, history, f"--namespace={space.namespace}")
+    exit_code, stdout, _ = await run(cluster, "history", f"--namespace={space.namespace}")
     assert exit_code == 0
     assert len(re.findall(r" preempted +default-scheduler ", stdout)) == _PREEMPTIONS
     for victim, preemptor in list(told.items())[:: max(1, len(told) // 5)]:
-        exit_code, stdout, _ = await command(cluster, why, f"{space.namespace}/{victim}")
+        exit_code, stdout, _ = await run(cluster, "why", f"{space.namespace}/{victim}")
         assert exit_code == 0
         assert f"for:   {space.namespace}/{preemptor} " in stdout
         assert "by default-scheduler, not by makeway" in stdout
     served = preemptors[-1].metadata.name
-    exit_code, stdout, _ = await command(cluster, why, f"{space.namespace}/{served}")
+    exit_code, stdout, _ = await run(cluster, "why", f"{space.namespace}/{served}")
     assert exit_code == 0
     assert f"{space.namespace}/{served} has a node; room was made for it, not by makeway" in stdout
     assert f"default-scheduler made room for {space.namespace}/{served} " in stdout

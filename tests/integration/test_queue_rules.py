@@ -3,15 +3,10 @@
 Cases Q-1 and Q-2 of docs/conformance.md.
 """
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
 from integration.builders import make_node, make_pod
-from integration.cluster import RunningCluster
-from integration.configuring import NO_LIMITS, put_queues
-from integration.invariants import assert_invariants
+from integration.configuring import put_queues
 from integration.preempting import run_victims
 from integration.queueing import in_queue, living, queue, queues_yaml
 from integration.space import Space
@@ -19,12 +14,10 @@ from integration.space import Space
 pytestmark = pytest.mark.both_forms(by_target=True)
 
 
-@pytest_asyncio.fixture
-async def space(crash_cluster: RunningCluster, crash_space: Space) -> AsyncIterator[Space]:
-    """Give a space in a cluster where makeway alone preempts; no limits are left behind."""
-    yield crash_space
-    await put_queues(crash_cluster, NO_LIMITS)
-    await assert_invariants(crash_space, wait=False)
+@pytest.fixture
+def space(limited_space: Space) -> Space:
+    """Run in a cluster where nobody preempts but makeway."""
+    return limited_space
 
 
 async def test_a_queue_at_its_guarantee_is_spared_though_its_pods_are_less_important(space: Space) -> None:

@@ -1,15 +1,12 @@
 """Lowered quotas on the real control plane: when somebody goes, who, and what is said of it."""
 
 import asyncio
-import json
-import sys
-from collections.abc import AsyncIterator
-from pathlib import Path
 
-import pytest_asyncio
+import pytest
 
+from integration.arming import HOLD, KILL, STOP, Crashes, Failpoints, until_one_leads
 from integration.asking import ask, run, until_recording
-from integration.builders import make_node
+from integration.builders import make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.configuring import (
     NO_LIMITS,
@@ -20,6 +17,7 @@ from integration.configuring import (
     put_queues,
 )
 from integration.forbidding import UNDELETABLE, deletes_refused
+from integration.gating import until_waiting
 from integration.invariants import assert_invariants
 from integration.preempting import run_victims
 from integration.queueing import (
@@ -39,17 +37,14 @@ from integration.space import Space, open_space
 from integration.test_evictors_breaker import breaker_open
 from integration.waiting import until, until_seen
 from makeway.bus.queue_report import QueueState
-from makeway.dev.options import PLANNER
+from makeway.dev.options import EVICTOR, PLANNER, SCHEDULER
 from narrowing import there
 
 
-@pytest_asyncio.fixture
-async def space(crash_cluster: RunningCluster, crash_space: Space) -> AsyncIterator[Space]:
-    """Give a space in a cluster where nobody preempts but makeway; no limits are left behind."""
-    yield crash_space
-    await put_queues(crash_cluster, NO_LIMITS)
-    if crash_space.judged:
-        await assert_invariants(crash_space, wait=False)
+@pytest.fixture
+def space(limited_space: Space) -> Space:
+    """Run in a cluster where nobody preempts but makeway."""
+    return limited_space
 
 
 def path(space: Space) -> str:
@@ -91,35 +86,6 @@ async def test_a_lowered_quota_takes_the_least_after_its_delay_and_says_so(space
         lambda: events_on(space.cluster, QUEUES_CONFIGMAP),
         lambda events: "QuotaEnforced" in events,
     )
-
-
-async def test_a_forged_owner_spares_no_pod_from_a_lowered_quota(space: Space) -> None:
-    await space.add_nodes(make_node("n1").cpu(100))
-    space.judged = False  # the checker takes the claim for true
-    template = {"metadata": {"labels": {"app": "logs"}}, "spec": space.pod_spec({"containers": []})}
-    container = {"name": "main", "image": "example.com/none"}
-    template["spec"] |= {"containers": [container], "nodeSelector": {"no": "node"}}
-    body = {
-        "metadata": {"name": "logs"},
-        "spec": {"selector": {"matchLabels": {"app": "logs"}}, "template": template},
-    }
-    daemon_set = json.loads(await space.post(f"/apis/apps/v1/namespaces/{space.namespace}/daemonsets", body))
-    owner = {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "name": "logs",
-        "uid": daemon_set["metadata"]["uid"],
-        "controller": True,
-    }
-    pod = space.manifest(in_queue(space, "claims", 3))
-    pod["metadata"]["ownerReferences"] = [owner]
-    await space.post(f"/api/v1/namespaces/{space.namespace}/pods", pod)
-    await space.until_running("claims")
-
-    await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=1, delay="1s")))
-    await until_ended(space.cluster, path(space), "success", 1)
-
-    assert await living(space) == {}
 
 
 async def test_a_guarantee_leaves_something_over_and_is_named(space: Space) -> None:
@@ -164,23 +130,6 @@ async def test_a_restart_begins_every_timer_anew(crash_cluster: RunningCluster, 
     assert len(await living(space)) == 1
 
 
-async def test_a_restart_does_not_enforce_what_an_increase_has_cancelled(space: Space) -> None:
-    await run_in_queue(space, 10, 10)
-    await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=12, delay="3s")))
-    await until_state(space.cluster, path(space), "a timer", lambda s: s.timer is not None)
-    await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=15, delay="3s")))
-    await until_state(space.cluster, path(space), "no timer", lambda s: s.timer is None)
-    await asyncio.sleep(0.5)
-
-    await space.cluster.kill(PLANNER)
-    await space.cluster.start(PLANNER)
-    state = await until_state(space.cluster, path(space), "is known", lambda s: s.usage["cpu"] == 20_000)
-
-    assert (state.timer, state.process) == (None, None)
-
-    await never(4, "an order was written", lambda: quota_orders(space, path(space)))
-
-
 async def test_a_configuration_that_makes_no_sense_leaves_the_last_good_one_in_force(space: Space) -> None:
     good = queues_yaml(queue(space.namespace, max=30, delay="60s"))
     await put_queues(space.cluster, good)
@@ -204,33 +153,6 @@ async def test_nobody_goes_while_the_feature_is_off(crash_cluster: RunningCluste
     await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=15, delay="1s"), enabled=False))
 
     await never(3, "an order was written", lambda: quota_orders(space, path(space)))
-
-
-async def test_the_command_shows_the_tree_and_one_queue(crash_cluster: RunningCluster, space: Space) -> None:
-    await run_in_queue(space, 10)
-    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, guaranteed=5, max=40, delay="60s")))
-
-    tree = await _command(crash_cluster)
-    one = await _command(crash_cluster, path(space))
-
-    assert "cpu 10 / 40" in tree
-    assert "root\n" not in one
-    assert "Guaranteed:  cpu 5" in one
-    assert "fires" in one
-
-
-async def _command(cluster: RunningCluster, *arguments: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        str(Path(sys.executable).parent / "makeway"),
-        "queues",
-        *arguments,
-        "--nats-url",
-        cluster.info.nats_url,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    out, _ = await process.communicate()
-    assert process.returncode == 0
-    return out.decode()
 
 
 # ------------- lowered quotas on the real control plane that have to wait, and pods whose successors nothing
@@ -303,3 +225,121 @@ async def test_without_a_gate_a_quota_is_planned_and_evicts_no_pod(external_clus
             assert "QuotaWaits" in await events_on(external_cluster, QUEUES_CONFIGMAP)
         finally:
             await put_queues(external_cluster, NO_LIMITS)
+
+
+# ------------- processes that die or freeze while a quota is enforced
+
+
+ROUND_THE_ORDER = ("planner.before-quota-order", "planner.after-quota-order")
+RECOVERY_SECONDS = 40
+
+
+async def four_pods_at_their_max(cluster: RunningCluster, space: Space) -> None:
+    """A queue of 40 cores with four pods of ten each."""
+    await run_in_queue(space, 10, 10, 10, 10)
+    await put_queues(cluster, queues_yaml(queue(space.namespace, max=40, delay="1s")))
+    await until_ended(cluster, path(space))
+
+
+async def lower(cluster: RunningCluster, space: Space) -> None:
+    """Lower it to 15 cores, 10 of them guaranteed: exactly one pod may stay, and one has to."""
+    lowered = queues_yaml(queue(space.namespace, guaranteed=10, max=15, delay="1s"))
+    await put(cluster, {"queues.yaml": lowered}, QUEUES_CONFIGMAP)
+
+
+async def assert_one_stays(cluster: RunningCluster, space: Space) -> None:
+    """Three pods were ordered, each once, and one stays for good."""
+    await until_state(
+        cluster,
+        path(space),
+        "within its maximum",
+        lambda state: state.usage["cpu"] <= 15_000,
+        seconds=RECOVERY_SECONDS,
+    )
+
+    async def fewer() -> bool:
+        return len(await living(space)) < 1
+
+    await never(3, "more pods went", fewer)
+    victims = [victim.uid for order in await quota_orders(space, path(space)) for victim in order.victims]
+    assert len(victims) == len(set(victims)) == 3
+    assert len(await living(space)) == 1
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("point", ROUND_THE_ORDER)
+async def test_the_planner_killed(crash_cluster: RunningCluster, space: Space, point: str) -> None:
+    await four_pods_at_their_max(crash_cluster, space)
+
+    async with Crashes(crash_cluster, PLANNER).at(point, KILL):
+        await lower(crash_cluster, space)
+
+    await assert_one_stays(crash_cluster, space)
+
+
+@pytest.mark.parametrize(
+    "hit", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
+)
+async def test_the_evictor_killed(crash_cluster: RunningCluster, space: Space, hit: int) -> None:
+    await four_pods_at_their_max(crash_cluster, space)
+
+    async with Crashes(crash_cluster, EVICTOR).at("evictor.after-delete", KILL, hit=hit):
+        await lower(crash_cluster, space)
+
+    await assert_one_stays(crash_cluster, space)
+
+
+@pytest.mark.wide
+async def test_nats_killed(crash_cluster: RunningCluster, space: Space) -> None:
+    await four_pods_at_their_max(crash_cluster, space)
+
+    await lower(crash_cluster, space)
+    await asyncio.sleep(0.9)
+    await crash_cluster.kill("nats")
+    await asyncio.sleep(1.5)
+    await crash_cluster.start("nats")
+
+    await assert_one_stays(crash_cluster, space)
+
+
+async def test_the_scheduler_killed_and_its_gate_neither_open_nor_shut_for_good(
+    space: Space, failpoints: Failpoints
+) -> None:
+    await four_pods_at_their_max(space.cluster, space)
+    failpoints.arm("evictor.before-delete", HOLD)
+
+    await lower(space.cluster, space)
+    await failpoints.fired("evictor.before-delete")
+    await space.cluster.kill(SCHEDULER)
+    failpoints.let_go("evictor.before-delete")
+    await space.create(make_pod("late").priority("low").cpu(10))
+    await space.cluster.start(SCHEDULER)
+
+    await assert_one_stays(space.cluster, space)
+    await until_waiting(space, "late", f"queue {path(space)}: cpu 10 of 15 used")
+    await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=20, delay="60s")))
+    await space.until_bound("late", seconds=RECOVERY_SECONDS)
+
+
+@pytest.mark.parametrize("action", [KILL, STOP])
+@pytest.mark.parametrize("point", ROUND_THE_ORDER)
+@pytest.mark.slow
+async def test_another_planner_goes_on(replicated_cluster: RunningCluster, point: str, action: str) -> None:
+    """A planner frozen round its order wakes up when another has long enforced the quota."""
+    async with open_space(replicated_cluster) as space:
+        try:
+            await four_pods_at_their_max(replicated_cluster, space)
+
+            async def enforced() -> None:
+                await assert_one_stays(replicated_cluster, space)
+
+            async with Crashes(replicated_cluster, PLANNER, at_once=1).at(
+                point, action, while_frozen=enforced
+            ):
+                await lower(replicated_cluster, space)
+
+            await assert_one_stays(replicated_cluster, space)
+            await until_one_leads(replicated_cluster)
+        finally:
+            await put_queues(replicated_cluster, NO_LIMITS)
+        await assert_invariants(space, wait=False)

@@ -1,21 +1,16 @@
 """Reclaim on the real control plane: a queue takes back what its equals use of its guarantee."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 import pytest_asyncio
 
 from integration.builders import PodBuilder, make_node
-from integration.cluster import RunningCluster
-from integration.configuring import NO_LIMITS, put_queues
-from integration.invariants import assert_invariants
+from integration.configuring import put_queues
 from integration.preempting import (
     assert_stays_pending,
     deletes_of,
     outcome_of_order,
     run_victims,
     sized,
-    until_ordered,
 )
 from integration.queueing import queue, queues_yaml
 from integration.space import Space
@@ -27,19 +22,15 @@ LENT = ("b0", "b1", "b2")
 
 
 @pytest_asyncio.fixture
-async def space(crash_cluster: RunningCluster, crash_space: Space) -> AsyncIterator[Space]:
+async def space(limited_space: Space) -> Space:
     """Give a full node of a queue without a guarantee, and an empty queue that guarantees two CPUs."""
-    crash_space.in_force = InForce(reclaims=True)
-    await put_queues(crash_cluster, queues_of(crash_space, reclaim=True))
-    await crash_space.add_nodes(make_node("n1").cpu(3))
-    await run_victims(crash_space, *(of_queue(crash_space, name, "b").on("n1") for name in LENT))
-    yield crash_space
-    await put_queues(crash_cluster, NO_LIMITS)
-    await assert_invariants(crash_space, wait=False)
-
-
-def queues_of(space: Space, *, reclaim: bool) -> str:
-    return queues_yaml(queue(space.namespace, queue("a", guaranteed=2), queue("b")), reclaim=reclaim)
+    space = limited_space
+    space.in_force = InForce(reclaims=True)
+    tree = queue(space.namespace, queue("a", guaranteed=2), queue("b"))
+    await put_queues(space.cluster, queues_yaml(tree, reclaim=True))
+    await space.add_nodes(make_node("n1").cpu(3))
+    await run_victims(space, *(of_queue(space, name, "b").on("n1") for name in LENT))
+    return space
 
 
 def of_queue(space: Space, name: str, of: str) -> PodBuilder:
@@ -63,16 +54,3 @@ async def test_a_queue_takes_back_up_to_its_guarantee_and_successors_take_nothin
         await assert_stays_pending(space, name, seconds=2)
     assert [name for name in LENT if deletes_of(space, name)] == gone
     assert {"a0", "a1"} <= (await space.pods()).keys()
-
-
-async def test_a_pod_stays_where_reclaim_was_turned_off_after_the_order(space: Space) -> None:
-    async with space.cluster.without("evictor"):
-        (pod,) = await space.create(of_queue(space, "a0", "a"))
-        await until_ordered(space, pod)
-        await put_queues(space.cluster, queues_of(space, reclaim=False))
-
-    _, outcome = await outcome_of_order(space, pod)
-    assert (outcome.result, outcome.reason) == ("refused", "victim-spared")
-    assert [(one.result, one.reason) for one in outcome.victims] == [("spared", "reclaim")]
-    assert [name for name in LENT if deletes_of(space, name)] == []
-    await assert_stays_pending(space, "a0")
