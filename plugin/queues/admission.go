@@ -1,7 +1,6 @@
 package queues
 
 import (
-	"maps"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -18,7 +17,7 @@ func (g *Gate) check(pod *v1.Pod, profileMode string) *Rejection {
 	return g.judge(pod, profileMode, true, func(wanted demand) *Rejection {
 		rejected := g.checkDemand(pod, wanted, profileMode)
 		if rejected != nil {
-			g.waiting.pods[pod.UID].beside = maps.Clone(g.usage.mates(&wanted))
+			g.waiting.pods[pod.UID].beside = g.usage.besideOf(&wanted)
 		}
 		return rejected
 	})

@@ -94,3 +94,37 @@ func TestAMemberBesideItsRunningGangWaitsForItsOwnRoomAlone(t *testing.T) {
 		})
 	}
 }
+
+func TestAMemberThatItsMatesWereBoundWithoutWaitsForItsOwnRoomAlone(t *testing.T) {
+	w := limited(t, limit("root"), limit("root.a", "cpu", 30))
+	members := gangIn("root.a", "g1", "g2", "g3", "g4")
+	w.shows(members...)
+	for _, member := range members[:3] {
+		if !w.enters(member) {
+			t.Fatalf("%s does not pass the gate", member.Name)
+		}
+	}
+	w.rejected(members[3])
+	w.shows(on(members[0], "n1"), on(members[1], "n1"), on(members[2], "n1"))
+
+	w.deletes(members[0])
+
+	if activated := w.activated(); len(activated) != 1 || activated[0] != "g4" {
+		t.Errorf("%v are activated, want g4", activated)
+	}
+}
+
+func TestAMemberThatHadItsCycleBesideRunningMatesWaitsForItsOwnRoomAlone(t *testing.T) {
+	w := limited(t, limit("root"), limit("root.a", "cpu", 30))
+	low := on(in("root.a", "low", mid-1, 10).Obj(), "n1")
+	members := gangIn("root.a", "g1", "g2", "g3")
+	w.shows(low, on(members[0], "n1"), on(members[1], "n1"), members[2])
+	w.rejected(members[2])
+	w.gate.Tried(members[2].UID)
+
+	w.deletes(members[0])
+
+	if activated := w.activated(); len(activated) != 1 || activated[0] != "g3" {
+		t.Errorf("%v are activated, want g3", activated)
+	}
+}

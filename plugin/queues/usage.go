@@ -1,6 +1,7 @@
 package queues
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -65,6 +66,9 @@ type member struct {
 // placed reports whether it is on a node, if only in the scheduler's memory.
 func (m *member) placed() bool { return m.bound || m.reserved }
 
+// binds reports whether it is on a node in the scheduler's memory alone.
+func (m *member) binds() bool { return m.reserved && !m.bound }
+
 // group is what members have in common that count alike in every tree.
 func (m *member) group() group {
 	return group{asked: m.asked, namespace: m.namespace, gang: m.gang, priority: m.priority, placed: m.placed()}
@@ -81,6 +85,17 @@ type group struct {
 type sum struct {
 	pods    int64
 	amounts map[string]int64 // by resource
+	binding map[string]int64 // what those of a gang hold of it that are not bound yet
+	bound   int              // how many of a gang have been bound since they were reserved
+}
+
+// addTo adds amounts, or takes them away: sign. A pod's author names the resources.
+func addTo(held map[string]int64, amounts []amount, sign int64) {
+	for _, a := range amounts {
+		if held[a.resource] += sign * a.value; held[a.resource] == 0 {
+			delete(held, a.resource)
+		}
+	}
 }
 
 // ranks are what pods of each priority hold, or were promised, in each queue of a tree.
@@ -182,12 +197,18 @@ func (u *queueUsage) change(uid types.UID, change func(*member)) (freed *queue) 
 	if before != nil && before.placed() && now.placed() {
 		now.asked = before.asked
 	}
+	wasBinding := before != nil && before.binds()
 	if before != nil && now.group() == before.group() && slices.Equal(now.amounts, before.amounts) {
+		u.addBinding(before, -1)
+		u.addBinding(&now, 1)
 		*before = now
 	} else {
 		freed = u.forget(uid)
 		u.members[uid] = &now
 		u.add(&now, 1)
+	}
+	if wasBinding && now.bound {
+		u.sums[now.group()].bound++
 	}
 	if !now.placed() && !now.held {
 		return u.forget(uid)
@@ -209,25 +230,41 @@ func (u *queueUsage) forget(uid types.UID) *queue {
 	return u.tree.place(m.asked, m.namespace)
 }
 
-// mates are the amounts that placed members of a pod's gang hold in its queue, by resource; nil where there are none.
-func (u *queueUsage) mates(d *demand) map[string]int64 {
-	held := u.sums[group{asked: d.asked, namespace: d.namespace, gang: d.gang, priority: d.priority, placed: true}]
-	if d.gang == "" || held == nil {
+// mates are the placed members of a pod's gang that count alike; nil where there are none.
+func (u *queueUsage) mates(d *demand) *sum {
+	if d.gang == "" {
 		return nil
 	}
-	return held.amounts
+	return u.sums[group{asked: d.asked, namespace: d.namespace, gang: d.gang, priority: d.priority, placed: true}]
 }
 
-// needsOf are what a pod needs of its queue, with what its mates held there beside it and hold no more: a gang comes to its place
-// together, or not at all. O(resources).
-func (u *queueUsage) needsOf(d *demand, beside map[string]int64) []need {
-	if len(beside) == 0 {
+// beside is what members of a pod's gang held in the cycle in which its queue had no room for it.
+type beside struct {
+	mates   *sum // nil: there were none
+	amounts map[string]int64
+	bound   int
+}
+
+// besideOf is what a pod's mates hold now that are in its cycle: those that are bound stay, whatever comes of the cycle. O(resources).
+func (u *queueUsage) besideOf(d *demand) beside {
+	mates := u.mates(d)
+	if mates == nil {
+		return beside{}
+	}
+	return beside{mates: mates, amounts: maps.Clone(mates.binding), bound: mates.bound}
+}
+
+// needsOf are what a pod needs of its queue, with what its mates held there in its cycle and have given back: a gang comes to its place
+// together, or not at all. Mates that were bound have come to theirs without it. O(resources).
+func (u *queueUsage) needsOf(d *demand, held beside) []need {
+	now := u.mates(d)
+	if len(held.amounts) == 0 || held.mates.bound != held.bound || now != nil && now != held.mates {
 		return d.needs
 	}
-	now, needs := u.mates(d), slices.Clone(d.needs)
+	needs := slices.Clone(d.needs)
 	for i := range needs {
 		name := u.tree.names[needs[i].index]
-		needs[i].value += max(0, beside[name]-now[name])
+		needs[i].value += max(0, held.amounts[name]-held.mates.binding[name])
 	}
 	return needs
 }
@@ -240,17 +277,26 @@ func (u *queueUsage) add(m *member, sign int64) {
 		held = &sum{amounts: map[string]int64{}}
 		u.sums[of] = held
 	}
-	for _, a := range m.amounts {
-		if held.amounts[a.resource] += sign * a.value; held.amounts[a.resource] == 0 {
-			delete(held.amounts, a.resource) // a pod's author names them
-		}
-	}
+	addTo(held.amounts, m.amounts, sign)
+	u.addBinding(m, sign)
 	if held.pods += sign; held.pods == 0 {
 		delete(u.sums, of)
 	}
 	if u.tree != nil {
 		u.enter(of, u.tree.needs(m.amounts), 1, sign)
 	}
+}
+
+// addBinding adds to its gang's sum what a pod counts for that is not bound yet, or takes it away: sign.
+func (u *queueUsage) addBinding(m *member, sign int64) {
+	if m.gang == "" || !m.binds() {
+		return
+	}
+	held := u.sums[m.group()]
+	if held.binding == nil {
+		held.binding = map[string]int64{}
+	}
+	addTo(held.binding, m.amounts, sign)
 }
 
 // enter adds what so many pods of a group need to their queue and those above it, or takes it away: sign.

@@ -29,8 +29,8 @@ type waitingPod struct {
 	rank        int64 // below which pods may be its victims
 	profileMode string
 	created     time.Time
-	blocked     *queue           // where it does not fit, as last checked; nil: that is not known
-	beside      map[string]int64 // what its gang's members held in its queue when it did not fit there in their cycle
+	blocked     *queue // where it does not fit, as last checked; nil: that is not known
+	beside      beside // what its gang's members held in its queue when it did not fit there in their cycle
 	standing
 	flushAt       time.Time // when it is checked again in any case
 	unschedulable bool      // its condition says so, and cluster autoscalers add nodes for it
