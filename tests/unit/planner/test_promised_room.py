@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from makeway.bus.plan import MemberPlacement
 from makeway.core.k8s.node_claims import NodeClaim
 from makeway.core.k8s.nodes import RequiredNodes
 from makeway.core.k8s.objects import PriorityClass, Toleration
@@ -16,6 +17,7 @@ from makeway.planner.plan.constraints.pods import Constraints
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.price import Price
 from makeway.planner.plan.promised import (
     LONGEST_PROMISE,
     LOOK_AGAIN,
@@ -25,7 +27,7 @@ from makeway.planner.plan.promised import (
     wait_for_promise,
 )
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import Plan, PlanRefusal
+from makeway.planner.plan.result import Plan, PlanRefusal, RemovablePod, Scope
 from narrowing import as_a
 from unit.planner.building import HIGH, NOW, XL, ask, make_class, make_pod, make_snapshot
 from unit.planner.caching import plan
@@ -153,6 +155,37 @@ def test_a_group_waits_where_all_its_members_for_which_pods_go_are_promised_room
 
 def test_a_member_for_which_no_pod_goes_has_its_group_wait_for_nothing() -> None:
     assert isinstance(group_answer(claim(), members=0, small="patient"), GangPlan)
+
+
+@pytest.mark.parametrize(
+    ("room", "zones", "waits"),
+    [
+        (("500m",), ("", ""), False),
+        (("1",), ("", ""), True),
+        (("500m", "500m"), ("", ""), True),
+        (("500m", "500m"), ("a", ""), True),
+        (("500m", "500m"), ("", "a"), True),
+        (("500m", "500m"), ("a", "a"), False),
+    ],
+)
+def test_members_of_two_classes_are_not_promised_the_same_room(
+    room: tuple[str, ...], zones: tuple[str, str], waits: bool
+) -> None:
+    """A class may be bound to a zone: the first node is in zone a, the second in zone b."""
+    coming = ComingNodes()
+    for name, cpu in zip("ab", room, strict=False):
+        spec = {"resources": {"requests": {"cpu": cpu, "memory": "8Gi"}}}
+        coming.put(claim(name, spec=spec, metadata={"labels": {"zone": name}}))
+    asked = [question(nodes=RequiredNodes(labels=(("zone", zone),) if zone else ())) for zone in zones]
+    scope = Scope(1, 2, 2)
+    victims = tuple(
+        RemovablePod(pod=make_pod(node, node, 0, XL), rule="", victim=True, pdb_violating=False)
+        for node in ("n1", "n2")
+    )
+    placements = tuple(MemberPlacement(member_class=cls, node=f"n{cls + 1}", count=1) for cls in (0, 1))
+    found = GangPlan(scope, placements, victims, (), Price())
+
+    assert isinstance(wait_for_promise(coming, classes(), asked, found, NOW), PlanRefusal) == waits
 
 
 def test_claims_are_followed_up_to_a_bound_and_forgotten() -> None:

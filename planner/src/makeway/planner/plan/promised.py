@@ -8,6 +8,7 @@ with fewer it would preempt all the same.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
@@ -70,12 +71,18 @@ def wait_for_promise(
     name = next((one for one in names if delays(classes.get(one))), "")
     if not coming.by_uid or not name:
         return plan
-    promises: list[ComingNode] = []
-    for cls, count in plan.displacing.items():
-        found = promises_for(coming.by_uid.values(), asked[cls], now)
-        if sum(holds(one, asked[cls].needs, count) for one in found) < count:
+    suited = {cls: promises_for(coming.by_uid.values(), asked[cls], now) for cls in plan.displacing}
+    taken: dict[str, Counter[str]] = defaultdict(Counter)
+    # Those whose pods suit the fewest nodes choose first.
+    for cls, count in sorted(plan.displacing.items(), key=lambda one: len(suited[one[0]])):
+        needs, left = asked[cls].needs, count
+        for node in suited[cls]:
+            comes = holds(node, needs, left, taken[node.name])
+            taken[node.name].update({name: amount * comes for name, amount in needs.items()})
+            left -= comes
+        if left:
             return plan
-        promises += found
+    promises = [node for found in suited.values() for node in found]
     promise = min(promises, key=lambda one: (one.created, one.name))
     ends = promise.created + LONGEST_PROMISE
     message = (
@@ -100,13 +107,14 @@ def promises_for(coming: Iterable[ComingNode], question: Question, now: datetime
         if since is not None
         and since - _RESOLUTION <= one.created
         and now < one.created + LONGEST_PROMISE
-        and holds(one, question.needs, 1)
+        and holds(one, question.needs, 1, {})
         and all(one.labels.get(key, value) == value for key, value in constraints.nodes.labels)
         and not keeps_out(one.taints, constraints.tolerations)
     ]
 
 
-def holds(node: ComingNode, needs: Mapping[str, int], most: int) -> int:
-    """Return how many pods that need so much of a node it has room for, up to `most`."""
-    each = (node.room.get(name, 0) // amount for name, amount in needs.items() if name != PODS and amount)
-    return min(each, default=most)
+def holds(node: ComingNode, needs: Mapping[str, int], most: int, taken: Mapping[str, int]) -> int:
+    """Return how many pods that need so much a node has room for beside what is taken, up to `most`."""
+    asked = ((name, amount) for name, amount in needs.items() if name != PODS and amount)
+    each = ((node.room.get(name, 0) - taken.get(name, 0)) // amount for name, amount in asked)
+    return min((most, *each))
