@@ -524,6 +524,33 @@ async def test_makeways_own_orders_count_for_loops_once_each_and_plans_are_held_
     assert await bench.told(WINDOW) == [], "they are not preemptions by others"
 
 
+async def test_orders_for_a_group_whose_members_have_two_owners_count_for_one_of_these() -> None:
+    """Each of the two has the lower UID in every other turn."""
+    bench = following(make_snapshot(["n1"]))
+    bench.apply(KnowPodGroups(True, True, True))
+    bench.apply(PutPodGroup(GroupRecord(key=GroupKey("default", "train"), uid="G", priority=HIGH)))
+    for turn in range(LOOP_AT_LEAST + 1):
+        assert bench.observing.loops() == 0
+        bench.apply(
+            PutPod(make_pod(f"w{turn}", "n1", LOW, XL, facts=owned("web", bench.now + timedelta(seconds=1))))
+        )
+        owners = ("leader", "workers") if turn % 2 else ("workers", "leader")
+        members = [
+            msgspec.structs.replace(
+                make_pod(f"{uid}{turn}", "", HIGH, XL, facts=owned(owner, bench.now)), group="train"
+            )
+            for uid, owner in zip(("a", "b"), owners, strict=True)
+        ]
+        for one in members:
+            bench.apply(PutPod(one))
+        bench.now += timedelta(seconds=20)
+        bench.end("G", f"w{turn}", "deleted", "group")
+        for one in members:
+            bench.apply(RemovePod(one.uid))
+
+    assert bench.observing.loops() == 1
+
+
 async def test_victims_that_an_own_order_did_not_delete_count_for_no_loop() -> None:
     bench = following(make_snapshot(["n1"]))
     bench.apply(PutPod(make_pod("P", "", HIGH, XL, facts=owned("urgent", bench.now))))

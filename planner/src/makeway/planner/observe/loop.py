@@ -265,13 +265,18 @@ class ObserveLoop:
         return self.snapshot.pods.get(uid) or (departure.pod if departure is not None else None)
 
     def _made_room_for(self, outcome: Outcome) -> PodRecord | None:
-        """Return the pod that an order made room for, of a PodGroup any member; None for a quota."""
+        """Return the pod that an order made room for; None for a quota.
+
+        Of a PodGroup it is one of its first owner's: pods are made anew under other UIDs, and those of a
+        group may have several owners. O(groups + members).
+        """
         groups, uid = self.snapshot.groups, outcome.preemptor_uid
         if (pod := self._known(uid)) is not None:
             return pod
         keys = (key for key, record in groups.records.items() if record.uid == uid)
-        members = (one for key in keys for one in groups.uids(f"{key.namespace}/{key.name}"))
-        return self._known(min(members, default=""))
+        uids = (one for key in keys for one in groups.uids(f"{key.namespace}/{key.name}"))
+        members = (pod for one in uids if (pod := self._known(one)) is not None)
+        return min(members, key=lambda pod: (owner_of(pod), pod.uid), default=None)
 
     def _preempted(self, preemptor: PodRecord, victim: PodRecord, at: datetime, scheduler: str) -> None:
         if self._loops.preempted(preemptor, victim, at):
