@@ -12,9 +12,11 @@ from makeway.bus.messages import API_VERSION
 from makeway.bus.plan import GroupPreemptor, PlanRequest, Profile
 from makeway.core.k8s.disruption import preemption_message
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
+from makeway.core.policy.facts import PodFacts
 from makeway.planner.observe import loop as module
 from makeway.planner.observe import unasked
 from makeway.planner.observe.comparing import UNSEEN
+from makeway.planner.observe.loops import PreemptionLoops
 from makeway.planner.observe.pairing import WINDOW
 from makeway.planner.observe.unasked import MEMBERS_A_TURN, reading_members
 from makeway.planner.plan.decision import decision_of
@@ -22,6 +24,7 @@ from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.request import Question, question_of
 from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup, RemovePod
+from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from narrowing import there
 from unit.planner.building import HIGH, LOW, XL, ask, make_pod, make_snapshot
@@ -55,9 +58,10 @@ def cluster() -> Snapshot:
 class Groups(Bench):
     """A bench on which a gang of two is planned for."""
 
-    def decide_group(self, *, must: int = 2) -> None:
+    def decide_group(self, *, must: int = 2, classes: tuple[GangClass, ...] = ()) -> None:
         self.decisions += 1
-        question = GangQuestion("default/train", (GangClass(ask(self.snapshot.pods["g0"]), 2),), must)
+        asked = classes or (GangClass(ask(self.snapshot.pods["g0"]), 2),)
+        question = GangQuestion("default/train", asked, must)
         request = PlanRequest(
             api_version=API_VERSION,
             request_id="req-1",
@@ -150,6 +154,30 @@ async def test_the_same_victims_on_the_same_nodes_are_the_same_choice() -> None:
     (found,) = await bench.told()
 
     assert (found.result, found.decided_by) == ("same", "")
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+async def test_one_owner_of_a_groups_members_counts_for_loops_whichever_class_is_first(
+    turn: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = set[tuple[str, ...]]()
+
+    def preempted(_: PreemptionLoops, preemptor: PodRecord, *_more: object) -> bool:
+        counted.add(preemptor.facts.owners)
+        return False
+
+    monkeypatch.setattr(PreemptionLoops, "preempted", preempted)
+    snapshot = cluster()
+    facts = [PodFacts(priority=HIGH, owners=(owner,)) for owner in ("workers", "leader")]
+    for uid, its in zip(MEMBERS, facts, strict=True):
+        snapshot.apply(PutPod(replace(snapshot.pods[uid], facts=its)))
+    bench = Groups(snapshot)
+    bench.decide_group(classes=tuple(GangClass(ask(snapshot.pods[uid]), 1) for uid in MEMBERS[::turn]))
+    bench.mark_for_group("a", "b")
+
+    await bench.told(WINDOW)
+
+    assert counted == {("leader",)}
 
 
 async def test_a_victim_where_no_member_goes_belongs_to_the_group_too() -> None:

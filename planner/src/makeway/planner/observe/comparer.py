@@ -24,6 +24,7 @@ from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import SelectorError
 from makeway.core.recent import Recent
 from makeway.planner.observe.comparing import Observed, comparison, expected, observed
+from makeway.planner.observe.loops import standing_for
 from makeway.planner.observe.pairing import (
     MOST_GROUPS,
     MOST_WAITING,
@@ -35,6 +36,7 @@ from makeway.planner.observe.past import ShortPast
 from makeway.planner.observe.unasked import planning_unasked
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.decision import Decision
+from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.request import NamelessPodError
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -173,8 +175,11 @@ class Comparer:
         for pair in pairs:
             if (seen := self._observed.pop(pair.expected.key, None)) is None:
                 continue
+            question, preemptor = seen.decision.question, seen.decision.asked.preemptor
+            if isinstance(question, GangQuestion):
+                preemptor = standing_for(one.question.preemptor for one in question.classes) or preemptor
             for mark in pair.evicted:
-                self.preempted(seen.decision.asked.preemptor, mark.pod, mark.at, mark.scheduler)
+                self.preempted(preemptor, mark.pod, mark.at, mark.scheduler)
             compared = comparison(seen, pair, self.identity, now)
             if compared is not None:
                 found.append(compared)
