@@ -67,14 +67,17 @@ def wait_for_promise(
 
     `asked`: the questions, of each class of a group's members.
     """
-    names = [asked[cls].preemptor.facts.priority_class for cls in plan.displacing]
-    name = next((one for one in names if delays(classes.get(one))), "")
-    if not coming.by_uid or not name:
+    if not coming.by_uid:
         return plan
-    suited = {cls: promises_for(coming.by_uid.values(), asked[cls], now) for cls in plan.displacing}
+    displacing = plan.displacing
+    names = [asked[cls].preemptor.facts.priority_class for cls in displacing]
+    name = next((one for one in names if delays(classes.get(one))), "")
+    if not name:
+        return plan
+    suited = {cls: promises_for(coming.by_uid.values(), asked[cls], now) for cls in displacing}
     taken: dict[str, Counter[str]] = defaultdict(Counter)
     # Those whose pods suit the fewest nodes choose first.
-    for cls, count in sorted(plan.displacing.items(), key=lambda one: len(suited[one[0]])):
+    for cls, count in sorted(displacing.items(), key=lambda one: len(suited[one[0]])):
         needs, left = asked[cls].needs, count
         for node in suited[cls]:
             comes = holds(node, needs, left, taken[node.name])
