@@ -356,7 +356,7 @@ func (p *preemptor) nominate(chosen *verify.Candidate, from planID) preemptResul
 	if p.group != nil {
 		room = fmt.Sprintf("for %d members", len(chosen.Places))
 	}
-	p.engine.planner.Late.Forget(p.uid)
+	e.planner.Late.Forget(p.uid)
 	for _, pod := range p.pods {
 		e.memory.Reverted.Delete(pod.UID)
 	}

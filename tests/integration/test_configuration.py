@@ -36,7 +36,7 @@ from narrowing import there
 
 @pytest_asyncio.fixture
 async def configured(fault_cluster: RunningCluster) -> AsyncIterator[RunningCluster]:
-    """Give a cluster where nobody preempts but makeway, with a policy that says nothing before and after."""
+    """Give a cluster where only makeway preempts, with a policy that says nothing before and after."""
     await put_policy(fault_cluster, NO_POLICY)
     yield fault_cluster
     await put_policy(fault_cluster, NO_POLICY)

@@ -287,7 +287,7 @@ async def test_each_of_three_servers_is_killed_under_load_and_no_order_is_lost_o
 ) -> None:
     cluster = three_servers_cluster
     await until_whole(cluster)
-    # Whom a plan does not help waits for one: nobody preempts but makeway.
+    # Pods that a plan does not help wait for one: only makeway preempts.
     async with policy(cluster, protection=HOLDING), open_space(cluster) as space:
         await full_nodes(space, NODES, VICTIMS)
         load = Load(space)

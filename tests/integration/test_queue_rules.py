@@ -16,7 +16,7 @@ pytestmark = pytest.mark.both_forms(by_target=True)
 
 @pytest.fixture
 def space(limited_space: Space) -> Space:
-    """Run in a cluster where nobody preempts but makeway."""
+    """Run in a cluster where only makeway preempts."""
     return limited_space
 
 

@@ -43,7 +43,7 @@ from narrowing import there
 
 @pytest.fixture
 def space(limited_space: Space) -> Space:
-    """Run in a cluster where nobody preempts but makeway."""
+    """Run in a cluster where only makeway preempts."""
     return limited_space
 
 
