@@ -24,7 +24,7 @@ from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import SelectorError
 from makeway.core.recent import Recent
 from makeway.planner.observe.comparing import Observed, comparison, expected, observed
-from makeway.planner.observe.loops import standing_for
+from makeway.planner.observe.loops import by_owner
 from makeway.planner.observe.pairing import (
     MOST_GROUPS,
     MOST_WAITING,
@@ -36,7 +36,6 @@ from makeway.planner.observe.past import ShortPast
 from makeway.planner.observe.unasked import planning_unasked
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.decision import Decision
-from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.request import NamelessPodError
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -175,9 +174,7 @@ class Comparer:
         for pair in pairs:
             if (seen := self._observed.pop(pair.expected.key, None)) is None:
                 continue
-            question, preemptor = seen.decision.question, seen.decision.asked.preemptor
-            if isinstance(question, GangQuestion):
-                preemptor = standing_for(one.question.preemptor for one in question.classes) or preemptor
+            preemptor = min((one.preemptor for one in seen.decision.question.each), key=by_owner)
             for mark in pair.evicted:
                 self.preempted(preemptor, mark.pod, mark.at, mark.scheduler)
             compared = comparison(seen, pair, self.identity, now)

@@ -29,7 +29,7 @@ from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe.authors import Authors, SeenMark
 from makeway.planner.observe.comparer import Comparer
 from makeway.planner.observe.comparing import gone
-from makeway.planner.observe.loops import A, PreemptionLoops, hold_back, owner_of, standing_for
+from makeway.planner.observe.loops import A, PreemptionLoops, by_owner, hold_back, owner_of
 from makeway.planner.observe.marks import Evicted
 from makeway.planner.observe.pairing import UnaskedPreemption
 from makeway.planner.observe.past import ShortPast
@@ -265,13 +265,14 @@ class ObserveLoop:
         return self.snapshot.pods.get(uid) or (departure.pod if departure is not None else None)
 
     def _made_room_for(self, outcome: Outcome) -> PodRecord | None:
-        """Return the pod that an order made room for, or that stands for its PodGroup; None for a quota."""
+        """Return the pod that an order made room for, of a PodGroup the first by owner; None for a quota."""
         groups, uid = self.snapshot.groups, outcome.preemptor_uid
         if (pod := self._known(uid)) is not None:
             return pod
         keys = (key for key, record in groups.records.items() if record.uid == uid)
         uids = (one for key in keys for one in groups.uids(f"{key.namespace}/{key.name}"))
-        return standing_for(pod for one in uids if (pod := self._known(one)) is not None)
+        known = (pod for one in uids if (pod := self._known(one)) is not None)
+        return min(known, key=by_owner, default=None)
 
     def _preempted(self, preemptor: PodRecord, victim: PodRecord, at: datetime, scheduler: str) -> None:
         if self._loops.preempted(preemptor, victim, at):

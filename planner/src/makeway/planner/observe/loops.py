@@ -9,7 +9,7 @@ state, told of each preemption, makeway's own and others', and the time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
@@ -157,9 +157,9 @@ def owner_of(pod: PodRecord) -> str:
     return f"{pod.namespace}/{pod.facts.owners[0] if pod.facts.owners else pod.group or pod.name}"
 
 
-def standing_for(pods: Iterable[PodRecord]) -> PodRecord | None:
-    """Return the pod that stands for those of a group, one of the first owner's; None of none. O(pods).
+def by_owner(pod: PodRecord) -> tuple[str, str]:
+    """Return a key by which a group's pods are ordered: the first is counted for all of them.
 
     Pods are made anew under other UIDs, and those of a group may have several owners.
     """
-    return min(pods, key=lambda pod: (owner_of(pod), pod.uid), default=None)
+    return owner_of(pod), pod.uid

@@ -72,15 +72,12 @@ class Decision:
     @property
     def asked(self) -> Question:
         """Return the question about the pod, or a member of the group."""
-        question = self.question
-        return question.classes[0].question if isinstance(question, GangQuestion) else question
+        return self.question.each[0]
 
     @property
     def needs(self) -> dict[str, int]:
         """Return what the pod asks for, of a group's members each resource as the largest do."""
-        question = self.question
-        each = question.classes if isinstance(question, GangQuestion) else ()
-        return largest_of([one.question.needs for one in each] or [self.asked.needs])
+        return largest_of([one.needs for one in self.question.each])
 
     @property
     def refusal(self) -> PlanRefusal | None:
@@ -131,7 +128,6 @@ def decision_of(
         known = snapshot.groups.records.get(GroupKey(group.namespace, group.name))
         min_count = known.min_count if known is not None else 0
         objective = objective or policy.policy.groups.objective
-    asked = question.classes[0].question if isinstance(question, GangQuestion) else question
     return Decision(
         decision_id=decision_id,
         planner=planner,
@@ -141,7 +137,7 @@ def decision_of(
         result=result,
         policy_revision=policy.revision,
         duration_seconds=duration_seconds,
-        queue=snapshot.queues.path_of(asked.preemptor),
+        queue=snapshot.queues.path_of(question.each[0].preemptor),
         looked_at_again=looked_at_again,
         held_back=held_back,
         objective=objective,

@@ -93,6 +93,11 @@ class Question:
     restored: tuple[PodRecord, ...] = ()
     allowed_before: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
+    @property
+    def each(self) -> tuple[Question, ...]:
+        """Return the questions about each class of the pods that are asked about: this one."""
+        return (self,)
+
     def leaving_out(self, left_out: PassedOver) -> Question:
         """Return the question without what earlier orders left out."""
         return replace(self, refused=left_out.victims, left_out=left_out)

@@ -201,7 +201,7 @@ class Planner:
         if isinstance(result, PlanRefusal):
             behind = not self.ledger.has_read(request.outcomes_read) or result.reason == NOT_SEEN
             behind = behind or self.behind(request.seen) or bool(self.snapshot.undecided)
-            behind = behind or (enforced and self._counts_on_pledges(asker, search.asked(question), now))
+            behind = behind or (enforced and self._counts_on_pledges(asker, question.each, now))
             first = result
             result = self._stale_refusals.with_retry(first, asker.uid, now, behind=behind)
             looked_at_again = result is not first

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Generic, TypeAlias, TypeVar
@@ -59,7 +59,6 @@ class Search(Generic[Q, A]):
     read: Callable[[PlanRequest, frozenset[str], datetime], tuple[Asker, Q]]
     around: Callable[[Q, Mapping[str, str], tuple[Placement, ...], PassedOver], Q]
     plan: Callable[[Q, datetime], Iterator[A | PlanRefusal | None]]
-    asked: Callable[[Q], Iterable[Question]]
     seen: Callable[[Q], bool] = lambda _: True
     not_held: Callable[[Asker, Q, A, datetime], A | PlanRefusal] = lambda asker, question, plan, now: plan
     turn: asyncio.Lock
@@ -107,7 +106,7 @@ def pod_search(
     def not_held(asker: Asker, question: Question, plan: Plan, now: datetime) -> Plan | PlanRefusal:
         """Leave out where room came to nothing, and what is held back."""
         tried = ledger.pauses.tried(asker, snapshot, question.nominations)
-        return hold_back((question,), elsewhere(plan, tried), now)
+        return hold_back(question.each, elsewhere(plan, tried), now)
 
     def sizes(plan: Plan) -> tuple[str, Mapping[Histogram | Counter, float]]:
         if not plan.candidates:
@@ -127,7 +126,6 @@ def pod_search(
             question, in_flight=in_flight, nominations=places
         ).leaving_out(left_out),
         plan=lambda question, now: answering(snapshot, question, now, cache),
-        asked=lambda question: (question,),
         not_held=not_held,
         turn=asyncio.Lock(),
         attempts=metrics.attempts,
@@ -148,9 +146,6 @@ def group_search(
     """
     cache, records = PlanCache(), PodRecords()
 
-    def asked(question: GangQuestion) -> list[Question]:
-        return [one.question for one in question.classes]
-
     def read(request: PlanRequest, leaving: frozenset[str], now: datetime) -> tuple[Asker, GangQuestion]:
         if (group := request.group) is None:
             raise NamelessPodError("the plan request names no group")
@@ -165,10 +160,9 @@ def group_search(
             in_flight=in_flight, nominations=places
         ).leaving_out(left_out),
         plan=lambda question, now: planning_gang(snapshot, question, now, cache),
-        asked=asked,
         # The scheduler's own watch may be ahead.
-        seen=lambda question: all(one.preemptor.uid in snapshot.pods for one in asked(question)),
-        not_held=lambda _, question, plan, now: hold_back(asked(question), plan, now),
+        seen=lambda question: all(one.preemptor.uid in snapshot.pods for one in question.each),
+        not_held=lambda _, question, plan, now: hold_back(question.each, plan, now),
         turn=asyncio.Lock(),
         in_time=0.9,
         attempts=metrics.group_attempts,

@@ -72,7 +72,7 @@ def modelling(
         AllowanceUsedUp: the tallies' allowance did not suffice; only before the first pause.
         KeyError: the snapshot does not know a class's pod.
     """
-    questions = [one.question for one in gang.classes]
+    questions = gang.each
     first = questions[0]
     rows = np.unique(np.concatenate(rows_of)) if rows_of else np.zeros(0, np.int64)
     over = overlay(snapshot, first)

@@ -52,6 +52,11 @@ class GangQuestion:
         return sum(one.count for one in self.classes)
 
     @property
+    def each(self) -> tuple[Question, ...]:
+        """Return the questions about each class of members."""
+        return tuple(one.question for one in self.classes)
+
+    @property
     def left_out(self) -> PassedOver:
         """Return what earlier orders for the group leave out."""
         return self.classes[0].question.left_out if self.classes else NOTHING_PASSED_OVER
