@@ -19,6 +19,7 @@ import pytest
 from msgspec import structs
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from bench.warmup import warm_up
 from makeway.core.k8s.affinity import Term
 from makeway.core.k8s.selector import Requirement, Selector
 from makeway.core.k8s.spread import Spread
@@ -27,7 +28,6 @@ from makeway.planner.plan.decision import QuotaInputs
 from makeway.planner.plan.planner import planning
 from makeway.planner.plan.request import Question
 from makeway.planner.quota.decide import answering
-from makeway.planner.service.warmup import warm_up
 from makeway.planner.snapshot.changes import Adopt, PutBudget, PutNode, PutPod, RemovePod
 from makeway.planner.snapshot.records import NodeRecord, PodRecord
 from makeway.planner.snapshot.signatures.table import PodSignature

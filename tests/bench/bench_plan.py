@@ -14,9 +14,9 @@ from functools import cache
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from bench.warmup import warm_up
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
-from makeway.planner.service.warmup import warm_up
 from makeway.planner.snapshot.changes import PutPod, RemovePod
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import NOW, ask, make_budget, make_node, make_pod, make_snapshot

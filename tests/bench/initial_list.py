@@ -27,6 +27,7 @@ from prometheus_client import CollectorRegistry
 
 from bench.api_server import KUBE_SYSTEM
 from bench.options import read_options
+from bench.warmup import warm_up
 from makeway.core.k8s.budget import Budget
 from makeway.core.k8s.objects import LabelSelector
 from makeway.core.k8s.selector import compile_selector
@@ -37,7 +38,6 @@ from makeway.dev.ports import Ports
 from makeway.dev.probes import http_ok, unverified
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.service.pending_updates import apply_forever
-from makeway.planner.service.warmup import warm_up
 from makeway.planner.service.watch import Watch
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutBudget
 from makeway.planner.snapshot.pending_updates import CHUNK

@@ -32,13 +32,13 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from bench.api_server import node, pod_text
+from bench.warmup import warm_up
 from makeway.core.k8s.objects import Node, Pod
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.planner import planning
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan
-from makeway.planner.service.warmup import warm_up
 from makeway.planner.service.watch import Feed, PodFeed
 from makeway.planner.snapshot.pending_updates import CHUNK
 from makeway.planner.snapshot.state import Snapshot

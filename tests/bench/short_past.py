@@ -30,6 +30,7 @@ from prometheus_client import CollectorRegistry
 
 from bench.api_server import pod
 from bench.options import read_options
+from bench.warmup import warm_up
 from makeway.bus.comparison import Comparison
 from makeway.core.k8s.disruption import preemption_message
 from makeway.core.k8s.objects import Pod
@@ -37,7 +38,6 @@ from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe.loop import ObserveLoop
 from makeway.planner.observe.past import ShortPast
 from makeway.planner.orders.ledger import Ledger
-from makeway.planner.service.warmup import warm_up
 from makeway.planner.snapshot.changes import Change, PutBudget, PutPod, RemovePod
 from makeway.planner.snapshot.records import PodRecord, pod_record
 from makeway.planner.snapshot.state import Snapshot

@@ -28,11 +28,11 @@ from bench.gpu_trace.files import NODES, PODS, SIZES, TraceFileError, trace_file
 from bench.gpu_trace.outcome import Outcome, Row, broken_rule, counts_of, median_of, table
 from bench.gpu_trace.replay import replay, trace_of
 from bench.gpu_trace.trace import PRIORITIES, Rule, TraceNode, TracePod, member_of, nodes_of, placed, pods_of
+from bench.warmup import warm_up
 from differential.upstream import build
 from makeway.dev.paths import cache_directory
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.result import GangPlan
-from makeway.planner.service.warmup import warm_up
 
 GANGS: Final = ((16, 8), (64, 1), (64, 8), (128, 2))
 """Members, and GPUs of each."""

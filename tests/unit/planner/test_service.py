@@ -21,16 +21,14 @@ from makeway.core.k8s.selector import Selector
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import DaemonSets, Policy, PolicyLimits, Protection
 from makeway.planner.observe.reasons import PREEMPTION_LOOP
-from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.node_scores import CHUNK_NODES
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.service.pending_updates import apply_forever
 from makeway.planner.service.searches import HeldBack, pod_search
-from makeway.planner.service.warmup import warm_up
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutDaemonSet, PutNode
 from makeway.planner.snapshot.state import Snapshot
-from narrowing import as_a, there
+from narrowing import there
 from unit.core.queue_building import queue, tree
 from unit.planner.answering import Answering
 from unit.planner.building import (
@@ -439,13 +437,6 @@ async def test_a_daemonset_pod_after_its_delay_is_planned_for_by_the_simple_pree
     assert [one.rule for one in candidate.removable] == ["daemonset-multiple"]
     (record,) = await bench.written()
     assert record.victims[0].detail.endswith("one of 1, at most 10")
-
-
-def test_the_warm_up_makes_plans() -> None:
-    for_a_pod, for_a_group = warm_up()
-
-    assert isinstance(for_a_pod, Plan)
-    assert as_a(GangPlan, for_a_group).victims
 
 
 async def test_nothing_is_planned_for_pods_that_the_brake_holds() -> None:

@@ -17,7 +17,6 @@ from makeway.bus.signing.keys import SigningKind
 from makeway.core.policy.mode import Mode
 from makeway.planner.service import consumer_lag
 from makeway.planner.service.parts import Parts, PlannerContext
-from makeway.planner.service.warmup import warm_up
 from makeway.runtime import garbage
 from makeway.runtime.connections import OtherClusterError, connected
 from makeway.runtime.lease import LeaseSettings, StepDown
@@ -54,7 +53,6 @@ async def run(
             )
         )
         stored, _ = await opened.starting.reach(opened.bus.control)
-        warm_up()
         parts = Parts(
             PlannerContext(
                 identity=settings.identity,
