@@ -16,9 +16,7 @@ from makeway.cli.check.bus import answer_result, consumer_result, stream_results
 from makeway.cli.check.clocks import Reading
 from makeway.cli.check.cluster import configuration_results, pods_results
 from makeway.cli.check.keys import keys_result
-from makeway.cli.check.lost_work import lost_work_result
 from makeway.cli.check.minors import judge_schedulers
-from makeway.cli.check.packing import packing_result
 from makeway.cli.check.place import CheckedBus, CheckedCluster
 from makeway.cli.check.pod_groups import pod_group_results
 from makeway.cli.check.priority_classes import class_result
@@ -41,7 +39,7 @@ At = TypeVar("At", CheckedCluster, CheckedBus)
 
 @dataclass(frozen=True)
 class Look(Generic[At]):
-    """One thing to look at. remedy: where the user may not, or NATS does not answer; a hint has none.
+    """One thing to look at. remedy: where the user may not, or NATS does not answer.
 
     evicts: only where something evicts pods.
     """
@@ -110,8 +108,6 @@ LOOKS: Final[Sequence[Look[CheckedCluster]]] = (
     Look("pods", lambda at: pods_results(at.api, at.namespace), "ask whoever may list pods there"),
     Look("configuration", configuration_results, "ask whoever may list ConfigMaps there"),
     Look("priority classes", class_result, "ask whoever may list PriorityClasses"),
-    Look("lost work", lost_work_result, "ask whoever may list pods in all namespaces"),
-    Look("scheduler packing", packing_result, ""),
     Look(
         "signing keys",
         lambda at: keys_result(at.api, at.namespace, at.form.parts),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
 from typing import Any, Final, Generic, TypeVar
 
@@ -11,8 +11,6 @@ import msgspec
 
 from makeway.core.k8s.objects import Metadata
 from makeway.runtime.kube import Api, ApiError
-from makeway.runtime.pages import Page, UnreadableObject
-from makeway.runtime.paging import PAGE_BYTES, Paging
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -53,38 +51,6 @@ async def asked_of_each(ask: Callable[[A], Awaitable[T]], items: Iterable[A]) ->
             return await ask(item)
 
     return await asyncio.gather(*map(one, items))
-
-
-class MoreError(Exception):
-    """There are more objects than are read."""
-
-
-async def paged(
-    api: Api, path: str, kind: type[T], most: int, *, query: Mapping[str, str] | None = None, **options: Any
-) -> AsyncIterator[T | UnreadableObject]:
-    """Read a list's objects as `kind`, in pages that are bounded in bytes.
-
-    `query`: parameters besides those of pages; `options`: of each request. Raises ApiError, ApiUnavailable;
-    after `most` objects MoreError where there are more, which are not asked for.
-    """
-
-    async def ask(page: Mapping[str, str]) -> bytes:
-        return await api.request(
-            "GET", path, query={**page, **(query or {})}, most_bytes=PAGE_BYTES, **options
-        )
-
-    paging, token, found, decode = Paging(ask), "", 0, msgspec.json.Decoder(kind).decode
-    while True:
-        page = Page(await paging.page(token))
-        for one in page.objects(decode):
-            if found == most:
-                raise MoreError
-            found += 1
-            yield one
-        if not (token := page.metadata.continue_):
-            return
-        if found == most:
-            raise MoreError
 
 
 async def listed(api: Api, path: str, kind: type[T], **options: Any) -> tuple[T, ...]:
