@@ -16,9 +16,9 @@ from rich.console import Console
 from builders_bus import NOW, make_decision, make_group_order, make_order, make_outcome, make_victim
 from makeway.bus.decisions import DecisionRecord, GroupDecision, RankedCandidate
 from makeway.bus.plan import GroupPrice, MemberPlacement
-from makeway.cli.demo import next_commands
 from makeway.cli.main import SUB_COMMANDS
 from makeway.core.comparison import LEAST_LOST_WORK
+from makeway.dev.demo.command import next_commands
 from makeway.dev.demo.narrator import Narrator
 from makeway.dev.demo.scenarios import SCENARIOS
 from makeway.dev.demo.timeline import Timeline

@@ -78,8 +78,10 @@ SUB_COMMANDS = {
     ),
     "keys": SubCommand("makeway.cli.keys.command", "Make and rotate the keys of signatures."),
     "options": SubCommand("makeway.cli.connect.common", "Show the options that reach NATS and Kubernetes."),
-    "demo": SubCommand("makeway.cli.demo", "Watch preemptions on a real control plane.", source_only=True),
-    "dev": SubCommand("makeway.cli.dev", "Run a control plane for development.", source_only=True),
+    "demo": SubCommand(
+        "makeway.dev.demo.command", "Watch preemptions on a real control plane.", source_only=True
+    ),
+    "dev": SubCommand("makeway.dev.command", "Run a control plane for development.", source_only=True),
     "planner": SubCommand(
         "makeway.cli.services.planner",
         "Run the planner: it plans which pods to evict for a pod.",
