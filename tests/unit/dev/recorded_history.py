@@ -1,6 +1,6 @@
 """A correct history of the cluster, built step by step, that tests of the checker then falsify.
 
-Times are seconds since BEGIN. The scheduler renews its Lease all the time unless told otherwise.
+Times are seconds since BEGIN. The scheduler renews its Lease all the time.
 """
 
 from dataclasses import dataclass, field, replace
@@ -68,7 +68,6 @@ class Recording:
     orders: list[StoredRecord[EvictionOrder]] = field(default_factory=list)
     outcomes: list[StoredRecord[Outcome]] = field(default_factory=list)
     outages: list[tuple[datetime, datetime]] = field(default_factory=list)
-    silent: tuple[float, float] | None = None
     simple_preemptor: bool = False
     in_force: InForce = field(default_factory=InForce)
     _objects: dict[str, Body] = field(default_factory=dict)
@@ -173,27 +172,19 @@ class Recording:
         """The evictor takes its mark off."""
         return self.patch(name, seconds, EVICTOR, {"conditions": []})
 
-    def deleted(
-        self,
-        name: str,
-        seconds: float,
-        user: str = EVICTOR,
-        *,
-        precondition: str | None = None,
-        verb: str = "delete",
-    ) -> Self:
+    def deleted(self, name: str, seconds: float, user: str = EVICTOR) -> Self:
         """Somebody deletes a pod, which begins to leave."""
         body = self._objects[name]
-        uid = body["metadata"]["uid"] if precondition is None else precondition
+        uid = body["metadata"]["uid"]
         metadata = {**body["metadata"], "deletionTimestamp": "2026-03-01T12:00:09Z"}
         metadata["deletionGracePeriodSeconds"] = 1
         body = self._objects[name] = {**body, "metadata": metadata}
-        request = {"preconditions": {"uid": uid, "resourceVersion": "1"}} if uid else {}
-        return self._add(seconds, user, (verb, "", name), request, body)
+        request = {"preconditions": {"uid": uid, "resourceVersion": "1"}}
+        return self._add(seconds, user, ("delete", "", name), request, body)
 
-    def evicted(self, name: str, seconds: float, user: str = EVICTOR, *, precondition: str = "") -> Self:
+    def evicted(self, name: str, seconds: float, user: str = EVICTOR) -> Self:
         """A pod is evicted through the API that counts its disruption budget; the answer shows no pod."""
-        uid = precondition or self._objects[name]["metadata"]["uid"]
+        uid = self._objects[name]["metadata"]["uid"]
         request = {"deleteOptions": {"preconditions": {"uid": uid, "resourceVersion": "1"}}}
         return self._add(seconds, user, ("create", "eviction", name), request, {"metadata": {}})
 
@@ -207,12 +198,6 @@ class Recording:
         """The scheduler binds a pod."""
         request = {"metadata": {"uid": self._objects[name]["metadata"]["uid"]}, "target": {"name": node}}
         return self._add(seconds, SCHEDULER, ("create", "binding", name), request, None)
-
-    def runs(self, name: str, seconds: float, node: str = NODE) -> Self:
-        """The kubelet of a node says that a pod runs there."""
-        body = self._objects[name]
-        self._objects[name] = {**body, "spec": {**body["spec"], "nodeName": node}}
-        return self.patch(name, seconds, KUBELET, {"phase": "Running"})
 
     def failed_scheduling(self, name: str, seconds: float) -> Self:
         """The scheduler says in an Event that a pod does not fit."""
@@ -245,7 +230,6 @@ class Recording:
         renewals = [
             replace(self._event(second / 2, SCHEDULER, ("update", "", "lease"), {}, None), resource="leases")
             for second in range(int(2 * seconds))
-            if self.silent is None or not self.silent[0] < second / 2 < self.silent[1]
         ]
         requests = sorted([*self.requests, *renewals], key=lambda event: event.answered_at)
         streams = Streams(

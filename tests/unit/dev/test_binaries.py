@@ -7,17 +7,12 @@ import pytest
 from integration.clusters import KINDS
 from makeway.dev.binaries import (
     ALL,
-    KUBE_CONTROLLER_MANAGER,
-    KUBE_SCHEDULER,
     MAKEWAY_SCHEDULER,
-    MAKEWAY_SCHEDULER_WITH_TEST_PLUGINS,
     OF_TESTS,
     cache_key,
     needed,
 )
-from makeway.dev.demo.scenarios import SCENARIOS
-from makeway.dev.minors import DEFAULT, MINORS, Minor, chosen
-from makeway.dev.options import COMPONENTS, SHADOW, ClusterOptions
+from makeway.dev.minors import MINORS, Minor
 from makeway.dev.paths import CHECKOUT, CONTROL_PLANE_MODULE, PLUGIN_MODULE
 
 pytestmark = pytest.mark.tools
@@ -58,13 +53,6 @@ def test_the_version_the_binaries_report_is_the_one_they_are_built_from(minor: M
     assert versions(CONTROL_PLANE_MODULE, minor.modfile)["k8s.io/kubernetes"] == minor.version
 
 
-def test_the_environment_names_the_minor() -> None:
-    assert chosen({}) == DEFAULT
-    assert chosen({"KUBERNETES": "1.35"}).version == "v1.35.4"
-    with pytest.raises(ValueError, match=r"KUBERNETES=1\.30: one of 1\.37, 1\.36, 1\.35"):
-        chosen({"KUBERNETES": "1.30"})
-
-
 def test_a_key_changes_with_flags_and_version() -> None:
     keys = {cache_key(binary) for binary in ALL}
     other_flags = replace(MAKEWAY_SCHEDULER, ldflags="")
@@ -85,34 +73,6 @@ def test_the_schedulers_key_follows_its_sources_but_not_their_tests(tmp_path: Pa
 
     (tmp_path / "main.go").write_text("changed")
     assert cache_key(binary) != before
-
-
-def test_only_what_a_cluster_runs_is_built() -> None:
-    whole = ClusterOptions(frozenset(COMPONENTS))
-    assert needed(whole) == ALL
-    without_shadow = replace(whole, components=whole.components - {SHADOW}, plugin=False)
-    assert needed(without_shadow) == (KUBE_SCHEDULER, *ALL[1:])
-    assert needed(replace(whole, plugin=False)) == (KUBE_SCHEDULER, *ALL[1:], MAKEWAY_SCHEDULER)
-    assert MAKEWAY_SCHEDULER not in needed(replace(whole, failpoints=True))
-    assert MAKEWAY_SCHEDULER_WITH_TEST_PLUGINS in needed(replace(whole, failpoints=True, test_plugins=True))
-    assert names(ClusterOptions(frozenset())) == {
-        "etcd",
-        "kube-apiserver",
-        "kube-controller-manager",
-        "kubectl",
-    }
-
-
-def test_the_demo_needs_controllers_only_where_their_pods_are_part_of_the_story() -> None:
-    assert names(SCENARIOS["main"].options) == {"makeway-scheduler", "kube-apiserver", "etcd", "nats-server"}
-    assert {name for name, one in SCENARIOS.items() if KUBE_CONTROLLER_MANAGER in needed(one.options)} == {
-        "daemonset",
-        "quota",
-    }
-
-
-def names(options: ClusterOptions) -> set[str]:
-    return {binary.name for binary in needed(options)}
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -1,13 +1,11 @@
-import subprocess
 import sys
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from makeway.dev.binaries import ETCD, GO_ENVIRONMENT, MAKEWAY_SCHEDULER, Binary
-from makeway.dev.build import built_together, check_go, ensure
+from makeway.dev.build import check_go, ensure
 from makeway.dev.errors import DevError
 from makeway.dev.progress import SilentProgress
 
@@ -72,19 +70,6 @@ def test_programs_of_two_modules_are_built_by_one_command(go: Path) -> None:
     assert alone.startswith("install ")
 
 
-def test_what_has_other_tags_or_dependencies_is_built_apart() -> None:
-    tagged = replace(MAKEWAY_SCHEDULER, tags="failpoints")
-    minor = [replace(one, modfile="go-1.36.mod") for one in (MAKEWAY_SCHEDULER, ETCD)]
-
-    assert built_together([ETCD, tagged, TOOL, *minor, MAKEWAY_SCHEDULER]) == [
-        [ETCD, MAKEWAY_SCHEDULER],
-        [tagged],
-        [TOOL],
-        [minor[0]],
-        [minor[1]],
-    ]
-
-
 def test_parallel_starts_build_once(go: Path) -> None:
     threads = [threading.Thread(target=ensure, args=([TOOL], SilentProgress())) for _ in range(4)]
     for thread in threads:
@@ -111,37 +96,3 @@ def test_a_missing_go_is_named_with_what_to_do(tmp_path: Path, monkeypatch: pyte
 
     with pytest.raises(DevError, match=r"no `go` is on PATH.*go\.dev/dl"):
         check_go()
-
-
-def test_a_go_that_is_too_old_is_named_with_its_version(go: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAKE_GOVERSION", "go1.22.3")
-
-    with pytest.raises(DevError, match=r"newer is needed.*go1\.22\.3"):
-        check_go()
-
-
-def test_a_filled_cache_needs_no_go(go: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    built = ensure([TOOL], SilentProgress())
-    monkeypatch.setenv("PATH", "")
-
-    assert ensure([TOOL], SilentProgress()) == built
-
-
-def test_the_lock_is_given_back_when_its_holder_is_killed(tmp_path: Path) -> None:
-    script = (
-        "import pathlib, sys, time\nfrom makeway.dev.lock import hold\n"
-        "with hold(pathlib.Path(sys.argv[1])) as file:\n"
-        "    file.write('7')\n    file.flush()\n    print('held', flush=True)\n    time.sleep(60)\n"
-    )
-    from makeway.dev.lock import held, holder  # noqa: PLC0415
-
-    path = tmp_path / "lock"
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "held\n"
-        assert holder(path) == 7
-        child.kill()
-    assert not held(path)
-    assert holder(path) is None

@@ -98,16 +98,6 @@ CORRECT: dict[str, Callable[[], Recording]] = {
     "room is made": made_room,
     "a pod of equal priority makes room for one bound to its node": made_room_for_pinned,
     "a pod of equal priority goes for a queue that takes back": reclaimed,
-    "a preemptor that was tried once its victim had left, before the outcome was stored": lambda: (
-        pending()
-        .deleted("victim", 2.2)
-        .removed("victim", 2.25)
-        .failed_scheduling("urgent", 2.3)
-        .ended(order_of(), 2.4)
-    ),
-    "a victim under a hard budget is evicted": lambda: (
-        pending().evicted("victim", 2.2).ended(order_of(), 2.3).removed("victim", 3).bound("urgent", 3.1)
-    ),
     "a victim without a grace period is evicted under a hard budget, and no more is heard of it": lambda: (
         Recording()
         .pod("victim", 0, priority=0, node="node-1", grace_seconds=0)
@@ -130,27 +120,8 @@ CORRECT: dict[str, Callable[[], Recording]] = {
         .removed("victim", 3)
         .bound("urgent", 3.1)
     ),
-    "a victim is ordered again when the first order has ended": lambda: rival(5, outcome_of_first=4),
     "a victim is ordered again while an order lives that is cancelled with nothing done": lambda: rival(
         3.5, outcome_of_first=4, result="cancelled"
-    ),
-    "a victim takes its whole grace, and the preemptor waits for it": lambda: (
-        pending()
-        .deleted("victim", 2.2)
-        .ended(order_of(), 2.3)
-        .removed("victim", 32)
-        .failed_scheduling("urgent", 39)
-    ),
-    "a rollback long after notAfter": lambda: (
-        pending()
-        .marked("victim", 2.1)
-        .unmarked("victim", 80)
-        .cleared("urgent", 80)
-        .ended(order_of(), 80.1, result="expired")
-        .failed_scheduling("urgent", 81)
-    ),
-    "the preemptor is deleted instead": lambda: (
-        pending().deleted("urgent", 2.5, "someone").ended(order_of(), 2.6, result="cancelled")
     ),
     "the nomination stands for another order": lambda: (
         pending()
@@ -171,9 +142,6 @@ CORRECT: dict[str, Callable[[], Recording]] = {
         .ended(quota_order_of(2, "other", queue="root.other"), 2.3, result="failed")
         .ended(quota_order_of(), 2.4)
     ),
-    "a second order of a queue when the first has ended": lambda: (
-        quota().ended(quota_order_of(), 2.3).ordered(quota_order_of(2), 4).ended(quota_order_of(2), 5)
-    ),
     "a mark on a victim that leaves in the end": lambda: (
         pending()
         .marked("victim", 2.1)
@@ -189,25 +157,10 @@ _BY_RULE: dict[str, dict[str, Callable[[], Recording]]] = {
         "a second order of a queue while the first is live": lambda: (
             quota().ordered(quota_order_of(2), 2.25).ended(quota_order_of(), 2.3).ended(quota_order_of(2), 5)
         ),
-        "a second order before the first's limit, where it has no outcome": lambda: (
-            pending()
-            .ordered(order_of(2, until=120), 63.9)
-            .deleted("victim", 64.2)
-            .ended(order_of(2), 64.3)
-            .ended(order_of(), 70, result="expired")
-            .removed("victim", 65)
-            .bound("urgent", 65.1)
-        ),
     },
     "victim-in-two-orders": {
         "a victim of a queue's and of a preemptor's live order": lambda: (
             made_room().ordered(quota_order_of(2), 2.25).ended(quota_order_of(2), 5)
-        ),
-    },
-    "no-outcome": {"a quota order without an outcome": quota},
-    "delete-not-ordered": {
-        "an eviction without any order": lambda: (
-            made_room().pod("bystander", 0, priority=0).evicted("bystander", 2.2)
         ),
     },
     "victim-not-lower": {
@@ -232,36 +185,7 @@ _BY_RULE: dict[str, dict[str, Callable[[], Recording]]] = {
             priority=10, victim_priority=0, victim_daemon=True
         ),
     },
-    "mark-not-ordered": {
-        "a mark before its order": lambda: (
-            Recording()
-            .pod("victim", 0, priority=0, node="node-1")
-            .pod("urgent", 1, priority=1000)
-            .nominated("urgent", 1.5)
-            .marked("victim", 1.9)
-            .ordered(order_of())
-            .deleted("victim", 2.2)
-            .ended(order_of(), 2.3)
-            .removed("victim", 3)
-            .bound("urgent", 3.1)
-        ),
-    },
     "late-write": {
-        "a delete after notAfter + 2 s": lambda: (
-            pending()
-            .deleted("victim", 64.1)
-            .ended(order_of(), 64.2)
-            .removed("victim", 65)
-            .bound("urgent", 65.1)
-        ),
-        "a mark after notAfter + 2 s": lambda: (
-            pending()
-            .marked("victim", 64.1)
-            .unmarked("victim", 65)
-            .cleared("urgent", 65)
-            .ended(order_of(), 65.1, result="expired")
-            .failed_scheduling("urgent", 66)
-        ),
         "a listed nomination cleared after notAfter + 2 s": lambda: (
             with_waiting_pod()
             .ordered(listing("uid-waiting"))
@@ -293,9 +217,6 @@ _BY_RULE: dict[str, dict[str, Callable[[], Recording]]] = {
     "preemptor-idle": {
         "a preemptor that is tried too late after its victims left": lambda: (
             pending().deleted("victim", 2.2).ended(order_of(), 2.3).removed("victim", 3).bound("urgent", 13.5)
-        ),
-        "a preemptor tied to a victim that never leaves": lambda: (
-            pending().deleted("victim", 2.2).ended(order_of(), 2.3)
         ),
     },
     "barrier-skipped": {"a gang's victims that were read too early": lambda: gang_made_room(read=0.5)},
@@ -337,13 +258,6 @@ def test_a_promise_with_time_left_is_pending_and_not_broken() -> None:
     ]
 
 
-def test_an_order_that_is_young_enough_needs_no_outcome_yet() -> None:
-    report = pending().report(63)
-
-    assert [(p.rule.value, p.due) for p in report.pending] == [("no-outcome", at(64))]
-    assert report.violations == ()
-
-
 def test_the_scheduler_may_delete_where_it_may_fall_back() -> None:
     history = made_room().pod("other", 0, priority=0).deleted("other", 4, SCHEDULER)
 
@@ -357,13 +271,6 @@ def test_time_in_which_a_part_was_stopped_on_purpose_does_not_count() -> None:
     assert history.failed_scheduling("urgent", 32).found() == []
 
 
-def test_time_in_which_no_scheduler_led_does_not_count() -> None:
-    history = pending().cleared("urgent", 3).ended(order_of(), 3.1, result="failed")
-    history.silent = (5, 25)
-
-    assert history.failed_scheduling("urgent", 32).found() == []
-
-
 def test_a_preemptor_waits_for_awaited_victims_too() -> None:
     awaiting = msgspec.structs.replace(
         order_of(2, preemptor="second", victims=()), awaited=(Awaited(uid="uid-victim", order_id="ord-1"),)
@@ -372,36 +279,6 @@ def test_a_preemptor_waits_for_awaited_victims_too() -> None:
     history.ended(order_of(), 2.3).ended(awaiting, 2.4).removed("victim", 30)
 
     assert history.bound("urgent", 31).bound("second", 39).found() == []
-
-
-def test_requests_that_were_refused_do_not_count() -> None:
-    history = made_room().deleted("victim", 2.9)
-    history.requests[-1] = replace(history.requests[-1], code=409)
-
-    assert history.found() == []
-
-
-def test_dry_runs_do_not_count() -> None:
-    history = made_room().deleted("urgent", 2.9)
-    history.requests[-1] = replace(history.requests[-1], dry_run=True)
-
-    assert history.found() == []
-
-
-def test_a_violation_says_what_when_and_why() -> None:
-    (violation,) = made_room().deleted("victim", 2.9).report().violations
-
-    assert str(violation) == (
-        "2026-03-01T12:00:02.900000+00:00 deleted-twice: pod shop/victim (uid-victim): "
-        "deleted at 2026-03-01T12:00:02.200000+00:00 already"
-    )
-
-
-def test_streams_read_before_a_loss_are_joined_once() -> None:
-    history = made_room()
-    before = Streams(tuple(history.orders), tuple(history.outcomes))
-
-    assert Streams().joined(before).joined(before) == before
 
 
 def test_an_order_published_again_after_a_loss_is_one_order_unless_it_says_something_else() -> None:
@@ -427,36 +304,6 @@ def test_an_order_stored_again_may_be_later_and_is_else_the_same(later: float, n
     found = Streams(orders=(again,)).joined(Streams(orders=(lost,))).orders
 
     assert found == ((lost,) if once else (lost, again))
-
-
-def test_a_pod_that_runs_was_bound_though_nobody_was_left_to_hear_of_it() -> None:
-    released = pending().deleted("victim", 2.2).ended(order_of(), 2.3).removed("victim", 3)
-
-    assert released.runs("urgent", 4).found() == []
-
-
-def test_an_outcome_that_was_lost_may_be_written_again_with_the_same_result_only() -> None:
-    before = Streams(outcomes=tuple(made_room().outcomes))
-    (outcome,) = before.outcomes
-    again = replace(outcome, at=outcome.at + timedelta(seconds=4), sequence=1)
-    other = replace(again, message=msgspec.structs.replace(outcome.message, result="failed"))
-
-    assert Streams(outcomes=(again,)).joined(before).outcomes == (outcome,)
-    assert Streams(outcomes=(other,)).joined(before).outcomes == (outcome, other)
-
-
-def test_a_namespace_keeps_orders_for_its_pods_and_their_outcomes() -> None:
-    history = made_room()
-    streams = Streams(tuple(history.orders), tuple(history.outcomes))
-
-    assert streams.within("shop") == streams
-    assert streams.within("another") == Streams()
-
-
-def test_what_others_delete_is_their_own_affair() -> None:
-    history = made_room().pod("other", 0, priority=0).deleted("other", 4, "someone")
-
-    assert history.found() == []
 
 
 def test_a_log_that_begins_in_the_middle_of_an_epoch_knows_it_from_its_beginning() -> None:

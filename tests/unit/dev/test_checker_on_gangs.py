@@ -8,12 +8,10 @@ import msgspec
 import pytest
 
 from makeway.bus.messages import ClosedDomain, EvictionOrder
-from makeway.dev.audit_log import AuditEvent
 from makeway.dev.checker.gangs import LOOK
 from makeway.dev.checker.history import InForce
 from unit.dev.recorded_history import (
     EVICTOR,
-    GANG,
     SCHEDULER,
     Recording,
     gang_made_no_room,
@@ -30,10 +28,6 @@ LATER = LOOK + timedelta(seconds=1)
 def test_a_good_preemption_for_a_group_breaks_no_rule() -> None:
     assert gang_made_room().found() == []
     assert gang_made_no_room().found() == []
-
-
-def test_an_order_whose_victims_were_read_too_long_before_is_found() -> None:
-    assert gang_made_room(read=0.5).found() == ["barrier-skipped"]
 
 
 def test_an_order_of_which_one_victim_was_not_read_is_found() -> None:
@@ -60,12 +54,6 @@ def test_an_order_of_which_no_deletion_was_tried_is_found() -> None:
     assert gang_made_room(tried=False).found() == ["barrier-skipped"]
 
 
-def test_victims_of_a_group_of_which_too_few_wait_are_found() -> None:
-    recording = gang_made_room(gang_pending(members=GANG[:1]))
-
-    assert recording.found() == ["gang-short"]
-
-
 def test_victims_of_a_group_whose_min_count_was_raised_are_found() -> None:
     recording = gang_made_room(gang_pending(min_count=3))
 
@@ -89,12 +77,6 @@ def test_a_member_that_went_long_before_does_not_count() -> None:
     ]
 
     assert "gang-short" in early.found()
-
-
-def test_a_member_that_runs_already_counts() -> None:
-    recording = gang_pending(min_count=3).pod("train-0", 1, priority=1000, node="node-9", group="train")
-
-    assert gang_made_room(recording).found() == []
 
 
 @pytest.mark.parametrize("priority", [1000, 1001])
@@ -163,20 +145,6 @@ def test_more_victims_on_nodes_without_members_than_the_policy_allows_are_found(
     assert "cap-exceeded" in on_a_node_without_a_member(CLOSES, most=0).found()
 
 
-def test_a_second_live_order_of_a_group_is_found() -> None:
-    second = _with(group_order_of("a", "b"), order_id="ord-2")
-    recording = gang_made_room().ordered(second, 2.2).ended(second, 2.3, result="cancelled")
-
-    assert "two-live-orders" in recording.found()
-
-
-def test_a_member_whose_nomination_stays_is_found() -> None:
-    recording = gang_made_no_room()
-    recording.requests = [e for e in recording.requests if not _clears(e, "train-2")]
-
-    assert {"nomination-left", "outcome-before-rollback"} <= set(recording.found())
-
-
 def test_a_member_that_is_not_tried_again_is_found() -> None:
     recording = gang_made_no_room()
     recording.requests = [e for e in recording.requests if e.resource != "events" or e.name != "train-2.1"]
@@ -195,17 +163,6 @@ def test_a_gang_with_too_few_pods_need_not_be_tried_but_gives_its_room_up() -> N
     assert short_of_a_pod().cleared("train-1", 22, SCHEDULER).found() == []
     assert short_of_a_pod().found() == ["preemptor-idle"]
     assert short_of_a_pod().cleared("train-1", 40, SCHEDULER).found() == ["preemptor-idle"]
-
-
-def test_a_gang_with_enough_pods_is_tried_at_once() -> None:
-    recording = short_of_a_pod().pod("train-3", 3, priority=1000, group="train")
-
-    assert recording.cleared("train-1", 22, SCHEDULER).found() == ["preemptor-idle"]
-
-
-def _clears(event: AuditEvent, name: str) -> bool:
-    status = (event.request or {}).get("status") or {}
-    return event.name == name and "nominatedNodeName" in status and status["nominatedNodeName"] is None
 
 
 def _with(order: EvictionOrder, **changes: Any) -> EvictionOrder:
@@ -229,16 +186,3 @@ def test_what_an_evictor_undid_that_died_before_the_answer_is_undone() -> None:
 
     assert unmarked.found() == []
     assert unanswered(unmarked, "train-2", {"nominatedNodeName": None}).found() == []
-
-
-def test_a_patch_without_an_answer_undoes_nothing_else() -> None:
-    recording = unanswered(gang_made_no_room(), "b", {"nominatedNodeName": None})
-
-    assert recording.found() == ["mark-left", "outcome-before-rollback"]
-
-
-def test_a_mark_that_is_seen_after_a_patch_without_an_answer_was_left() -> None:
-    recording = unanswered(gang_made_no_room(), "b", UNMARK)
-    mark = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
-
-    assert recording.patch("b", 4, "another-client", {"conditions": [mark]}).found() == ["mark-left"]

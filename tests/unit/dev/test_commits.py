@@ -99,32 +99,6 @@ def test_commits_up_to_the_last_tag_are_not_judged(repository: Repository) -> No
     assert repository.subjects == ["After the tag"]
 
 
-def test_the_commits_of_a_branch_are_judged(repository: Repository) -> None:
-    repository.git("switch", "--quiet", "--create", "branch")
-    repository.commit("On the branch")
-
-    assert repository.subjects == ["On the branch", "After the rule"]
-
-
-@pytest.mark.parametrize("depth", [1, 2])
-def test_in_a_shallow_clone_only_what_is_there_is_judged(
-    repository: Repository, tmp_path: Path, depth: int
-) -> None:
-    repository.commit("Last")
-    subprocess.run(
-        ("git", "clone", "--quiet", f"--depth={depth}", repository.root.as_uri(), str(tmp_path / "clone")),
-        check=True,
-    )
-
-    judged = [subject for _, subject in subjects_since_base(tmp_path / "clone")]
-
-    assert judged == ["Last"][: depth - 1]
-
-
-def test_sources_without_a_repository_are_not_judged(tmp_path: Path) -> None:
-    assert subjects_since_base(tmp_path) == []
-
-
 def test_the_command_names_the_refused_commit_and_the_reason(repository: Repository) -> None:
     repository.commit("fixup! Add the rule")
 
@@ -138,18 +112,3 @@ def test_the_command_names_the_refused_commit_and_the_reason(repository: Reposit
 
     assert done.returncode == 1
     assert "'fixup! Add the rule' is of an unfinished commit" in done.stderr
-
-
-def test_the_hook_refuses_a_message_by_its_file(tmp_path: Path) -> None:
-    message = tmp_path / "COMMIT_EDITMSG"
-    message.write_text("Added a test\n")
-
-    done = subprocess.run(
-        (sys.executable, "-m", "makeway.dev.commits", str(message)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert done.returncode == 1
-    assert "begins with 'Added'" in done.stderr

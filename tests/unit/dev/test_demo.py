@@ -21,7 +21,6 @@ from makeway.core.comparison import LEAST_LOST_WORK
 from makeway.dev.demo.command import next_commands
 from makeway.dev.demo.narrator import Narrator
 from makeway.dev.demo.scenarios import SCENARIOS
-from makeway.dev.demo.timeline import Timeline
 from makeway.dev.paths import CHECKOUT
 
 pytestmark = pytest.mark.tools
@@ -77,27 +76,6 @@ def test_a_decision_about_a_group_tells_who_goes_from_which_node() -> None:
         "          node-2: 1 without evicting a pod",
         "          price: 2 victims, highest priority 100, 0 PDB violations",
     ]
-
-
-def test_an_order_for_a_group_tells_on_how_many_nodes_its_victims_are() -> None:
-    narrator, output = told()
-    victims = (make_victim("a"), make_victim("b", node="node-2"))
-    narrator.begin(NOW.timestamp() - 0.5, "PodGroup train")
-    narrator.order(make_group_order(order_id="ord-1", victims=victims))
-    narrator.timetable()
-
-    assert "order ord-1 committed: evict a, b on 2 nodes" in output.getvalue()
-
-
-def test_orders_and_decisions_for_a_group_are_found_by_its_uid() -> None:
-    timeline, order, made = Timeline(), make_group_order(), decision()
-    timeline.add(made)
-    timeline.add(order)
-
-    assert timeline.orders("uid-train") == [order]
-    assert timeline.decisions("uid-train") == [made]
-    assert timeline.decision_of(replace(order, decision_id=made.decision_id)) == made
-    assert timeline.decision_of(replace(order, decision_id="dec-2")) is None
 
 
 def test_a_preemption_is_told_in_the_order_of_its_causes_however_late_pods_are_seen() -> None:
@@ -181,8 +159,3 @@ def test_a_scenario_that_a_minor_version_does_not_have_is_refused_with_the_reaso
         "a pod group as one from 1.37 on; run it with KUBERNETES=1.37\n"
     )
     assert result.stdout == ""
-
-
-def test_all_other_scenarios_can_be_shown_on_every_minor_version() -> None:
-    assert [name for name, one in SCENARIOS.items() if one.refused_on("1.36")] == ["gang"]
-    assert SCENARIOS["gang"].refused_on("1.37") == ""

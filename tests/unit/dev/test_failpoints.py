@@ -2,10 +2,6 @@
 
 import asyncio
 import re
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +9,6 @@ import pytest
 from integration.crashing import ALL_POINTS
 from makeway.dev import failpoints
 from makeway.dev.failpoints import NAMES, Failpoints
-from makeway.runtime.failpoints import failpoint
 
 pytestmark = pytest.mark.tools
 
@@ -27,22 +22,6 @@ SOURCES = [
 def directory(tmp_path: Path) -> Path:
     (tmp_path / failpoints.FIRED).mkdir()
     return tmp_path
-
-
-async def test_a_point_does_nothing_by_itself() -> None:
-    await failpoint("evictor.before-delete")
-    await failpoint("no name is looked at either")
-
-
-async def test_an_unarmed_point_does_nothing(directory: Path) -> None:
-    await Failpoints(directory).hit("evictor.before-delete")
-
-    assert list((directory / failpoints.FIRED).iterdir()) == []
-
-
-async def test_a_name_that_is_not_listed_is_an_error(directory: Path) -> None:
-    with pytest.raises(ValueError, match="no failpoint is called"):
-        await Failpoints(directory).hit("evictor.nowhere")
 
 
 async def test_a_point_fires_once_and_holds_until_it_is_let_go(directory: Path) -> None:
@@ -76,34 +55,6 @@ async def held(points: Failpoints, name: str, of: str = "") -> bool:
     (points._directory / failpoints.FIRED / name).unlink()
     await passing
     return True
-
-
-@pytest.mark.parametrize("action", ["kill", "stop"])
-def test_kill_and_stop_are_signals_to_the_process_itself(directory: Path, action: str) -> None:
-    (directory / "evictor.before-ack").write_text(f"{action} 1")
-    program = (
-        "import asyncio, pathlib, sys\n"
-        "from makeway.dev.failpoints import Failpoints\n"
-        "from makeway.runtime.failpoints import act_on_failpoints, failpoint\n"
-        "act_on_failpoints(Failpoints(pathlib.Path(sys.argv[1])).hit)\n"
-        "asyncio.run(failpoint('evictor.before-ack')); print('went on')\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", program, str(directory)], stdout=subprocess.PIPE)
-    fired = directory / failpoints.FIRED / "evictor.before-ack"
-    until = time.monotonic() + 20
-    while not (fired.exists() and fired.read_text()):
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-    assert fired.read_text() == str(process.pid)
-    if action == "stop":
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(0.3)
-        process.send_signal(signal.SIGCONT)
-    printed, _ = process.communicate(timeout=20)
-    assert (process.returncode, printed) == (
-        (0, b"went on\n") if action == "stop" else (-signal.SIGKILL, b"")
-    )
 
 
 def test_every_listed_point_stands_in_the_code_and_no_other_does() -> None:

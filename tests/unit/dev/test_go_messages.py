@@ -10,8 +10,6 @@ from makeway.dev.contract_reference import GO_CONSTANTS, KINDS, NOT_IN_GO, schem
 from narrowing import there
 
 TEXT = {"type": "string", "minLength": 1}
-INT64 = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
-TOKEN = {"type": "string", "pattern": r"^[A-Za-z0-9_-]{1,128}(?![\s\S])"}
 
 
 def checks_of(required: bool, shape: dict[str, Any]) -> str:
@@ -27,74 +25,6 @@ def checks_of(required: bool, shape: dict[str, Any]) -> str:
         )
     )
     return found[1] or ""
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("preemptorUid", "PreemptorUID"),
-        ("uid", "UID"),
-        ("apiVersion", "APIVersion"),
-        ("pdbViolations", "PDBViolations"),
-        ("decisionId", "DecisionID"),
-        ("specversion", "SpecVersion"),
-        ("notSynced", "NotSynced"),
-    ],
-)
-def test_names_are_those_that_go_gives_them(name: str, expected: str) -> None:
-    assert go_messages.go_name(name) == expected
-
-
-def test_a_name_that_is_not_in_camel_case_is_refused() -> None:
-    with pytest.raises(ValueError, match="kebab-case"):
-        go_messages.go_name("kebab-case")
-
-
-@pytest.mark.parametrize(
-    ("shape", "expected"),
-    [
-        ({}, "json.RawMessage"),
-        (TEXT, "string"),
-        (INT64, "int64"),
-        ({"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1}, "int32"),
-        ({"type": "string", "format": "date-time"}, "Time"),
-        ({"anyOf": [{"$ref": "#/$defs/Refusal"}, {"type": "null"}]}, "*Refusal"),
-        ({"type": "array", "items": TEXT}, "[]string"),
-        ({"type": "object", "additionalProperties": {}}, "map[string]json.RawMessage"),
-    ],
-)
-def test_a_field_has_the_go_type_that_holds_all_its_values(shape: dict[str, Any], expected: str) -> None:
-    assert go_messages.go_type(shape) == expected
-
-
-@pytest.mark.parametrize(
-    ("required", "shape", "expected"),
-    [
-        (True, TEXT, "required"),
-        (False, TEXT, ""),
-        (True, TOKEN, "required,token"),
-        (False, TOKEN, "token"),
-        (True, {"enum": ["a", "b"]}, "required,oneOf=a|b"),
-        (True, {"type": "string", "format": "date-time"}, "required"),
-        (True, {}, "required"),
-        (True, {"type": "integer", "minimum": 0, "maximum": 9}, "least=0,most=9"),
-        (True, INT64, ""),
-        (
-            False,
-            {"anyOf": [{"type": "integer", "minimum": 1, "exclusiveMaximum": 9}, {"type": "null"}]},
-            "least=1,most=8",
-        ),
-        (True, {"type": "array", "items": {"type": "string"}, "maxItems": 4}, "required,longest=4"),
-        (
-            False,
-            {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 9}},
-            "least=0,most=9",
-        ),
-        (True, {"type": "object", "additionalProperties": {"enum": ["a", "b"]}}, "required,oneOf=a|b"),
-    ],
-)
-def test_what_a_schema_demands_is_checked(required: bool, shape: dict[str, Any], expected: str) -> None:
-    assert checks_of(required, shape) == expected
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,8 @@ from typing import Any
 import pytest
 
 from makeway.core.k8s.times import api_time
-from makeway.dev.binaries import KUBECTL, KWOK, needed
 from makeway.dev.kubelets import leaves_in, node_patch, pod_patch
 from makeway.dev.kwok import AFTER_GRACE, AS_KUBELET, NEVER, TERMINATION
-from makeway.dev.options import ClusterOptions
 from narrowing import there
 
 pytestmark = pytest.mark.tools
@@ -36,18 +34,6 @@ def test_a_node_becomes_ready_once_and_says_so_again_before_it_counts_as_lost() 
     assert later["status"]["conditions"][0]["lastTransitionTime"] == condition["lastTransitionTime"]
 
 
-def test_a_bound_pod_runs_and_is_ready_and_one_without_a_node_is_left_alone() -> None:
-    patch = there(pod_patch(pod(), NOW))
-
-    status = patch["status"]
-    assert status["phase"] == "Running"
-    assert {one["type"] for one in status["conditions"]} >= {"Ready", "ContainersReady"}
-    assert [one["ready"] for one in status["containerStatuses"]] == [True]
-    assert pod_patch(pod(node=""), NOW) is None
-    assert pod_patch(pod(phase="Running"), NOW) is None
-    assert pod_patch(pod(phase="Failed"), NOW) is None
-
-
 def test_a_deleted_pod_leaves_at_once_or_as_it_says() -> None:
     assert leaves_in(pod(), NOW) is None
     assert leaves_in(pod(leaving=True), NOW) == 0
@@ -58,8 +44,3 @@ def test_a_deleted_pod_leaves_at_once_or_as_it_says() -> None:
         "status": {"phase": "Failed"}
     }
     assert pod_patch(pod(leaving=True, phase="Running"), NOW) is None
-
-
-def test_a_small_cluster_needs_neither_kwok_nor_kubectl() -> None:
-    assert {KWOK, KUBECTL} <= set(needed(ClusterOptions()))
-    assert not {KWOK, KUBECTL} & set(needed(ClusterOptions(small=True)))

@@ -65,14 +65,6 @@ def test_a_test_that_is_skipped_the_second_time_has_not_passed(tmp_path: Path) -
     assert "==== BROKEN: test_some.py::test_flaky" in said
 
 
-def test_a_teardown_that_fails_is_a_failure(tmp_path: Path) -> None:
-    fixture = "@pytest.fixture\ndef judged():\n    yield\n    raise ValueError('judged')\n"
-    code, said = run(tmp_path, fixture + "\ndef test_judged(judged):\n    pass\n")
-
-    assert code == 1
-    assert "==== BROKEN: test_some.py::test_judged" in said
-
-
 def test_more_failures_than_flakiness_explains_are_not_run_again(tmp_path: Path) -> None:
     several = "@pytest.mark.parametrize('n', range(6))\ndef test_flaky(n, "
     code, said = run(tmp_path, FLAKY.replace("def test_flaky(", several).replace('"mark"', "f'mark-{n}'"))
@@ -80,23 +72,3 @@ def test_more_failures_than_flakiness_explains_are_not_run_again(tmp_path: Path)
     assert code == 1
     assert "6 tests failed: more than 5 are not run once more" in said
     assert "FLAKY" not in said
-
-
-def test_tests_that_cannot_be_collected_are_not_run_again(tmp_path: Path) -> None:
-    code, said = run(tmp_path, "import nothing_of_that_name\n")
-
-    assert code != 0
-    assert "==== FLAKY" not in said
-    assert "once more" not in said
-
-
-@pytest.mark.parametrize(
-    ("reported", "name"),
-    [
-        ("tests/test_a.py::test_b@test_a.test_b", "tests/test_a.py::test_b"),
-        ("tests/test_a.py::test_b[x@y]@test_a.test_b", "tests/test_a.py::test_b[x@y]"),
-        ("tests/test_a.py::test_b[x@y]", "tests/test_a.py::test_b[x@y]"),
-    ],
-)
-def test_the_group_of_a_test_is_no_part_of_its_name(reported: str, name: str) -> None:
-    assert once_more.node_id(reported) == name

@@ -1,9 +1,7 @@
-import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,13 +9,10 @@ from pathlib import Path
 import pytest
 
 from makeway.dev.errors import DevError
-from makeway.dev.probes import has_streams
 from makeway.dev.process_set import ProcessSet
 from makeway.dev.processes import Program
-from makeway.dev.records import read_records
 from makeway.dev.status import process_state
 from narrowing import there
-from served import served_in_threads
 
 pytestmark = pytest.mark.tools
 
@@ -58,20 +53,6 @@ def test_a_program_that_ends_before_it_is_ready_is_named_with_its_log(processes:
     assert str(process.log) in text
 
 
-def test_a_program_that_does_not_get_ready_is_given_up_with_the_probes_reason(processes: ProcessSet) -> None:
-    process = processes.start(python("slow", SLEEPS, ready=lambda: "no leader yet", ready_seconds=0.2))
-
-    with pytest.raises(DevError, match="slow was not ready within 0 s: no leader yet"):
-        process.wait_ready()
-
-
-def test_a_program_that_is_not_there_is_an_error(processes: ProcessSet) -> None:
-    process = processes.start(Program("absent", ("/no/such/program",), ready=lambda: "down"))
-
-    with pytest.raises(DevError, match="absent ended"):
-        process.wait_ready()
-
-
 def test_a_program_that_may_restart_is_started_again_and_a_stopped_one_not(processes: ProcessSet) -> None:
     process = processes.start(python("a", SLEEPS, restart=True))
     first = there(process.pid)
@@ -89,17 +70,6 @@ def test_a_program_that_may_restart_is_started_again_and_a_stopped_one_not(proce
     assert process.pid is not None
 
 
-def test_a_program_that_ends_again_and_again_is_not_waited_for_long(processes: ProcessSet) -> None:
-    program = python("sick", "raise SystemExit(4)", ready=lambda: "down", ready_seconds=60.0, restart=True)
-    process = processes.start(program)
-
-    began = time.monotonic()
-    with pytest.raises(DevError, match="sick ended with exit code 4"):
-        process.wait_ready()
-
-    assert time.monotonic() - began < 20
-
-
 def test_a_program_that_ignores_sigterm_is_killed(processes: ProcessSet, tmp_path: Path) -> None:
     sign = tmp_path / "deaf"
     code = (
@@ -112,20 +82,6 @@ def test_a_program_that_ignores_sigterm_is_killed(processes: ProcessSet, tmp_pat
     process.stop()
 
     assert process.exit_code == -signal.SIGKILL
-
-
-def test_a_paused_program_stays_until_it_is_resumed_and_can_be_stopped(processes: ProcessSet) -> None:
-    process = processes.start(python("a", SLEEPS))
-    process.pause()
-    until(lambda: process_state(process.pid) == "paused")
-    process.resume()
-    until(lambda: process_state(process.pid) == "running")
-
-    process.pause()
-    process.stop()
-
-    assert process.pid is None
-    assert process_state(process.pid) == "ended"
 
 
 def test_what_others_are_served_by_ends_after_them(tmp_path: Path) -> None:
@@ -149,16 +105,6 @@ def test_what_others_are_served_by_ends_after_them(tmp_path: Path) -> None:
     assert order.read_text() == "cba"
 
 
-def test_a_program_outlives_the_thread_that_asked_for_it(processes: ProcessSet) -> None:
-    thread = threading.Thread(target=lambda: processes.start(python("a", SLEEPS)))
-    thread.start()
-    thread.join()
-
-    time.sleep(0.3)
-
-    assert processes["a"].pid is not None
-
-
 def test_a_program_dies_with_the_process_that_owns_it(tmp_path: Path) -> None:
     script = (
         "import pathlib, sys, time\n"
@@ -177,35 +123,3 @@ def test_a_program_dies_with_the_process_that_owns_it(tmp_path: Path) -> None:
         owner.kill()
 
     until(lambda: process_state(child) == "ended")
-
-
-def test_what_runs_is_written_down_for_others(processes: ProcessSet, tmp_path: Path) -> None:
-    process = processes.start(python("a", SLEEPS))
-
-    assert [(record.name, record.pid, record.restarts) for record in read_records(tmp_path)] == [
-        ("a", process.pid, 0)
-    ]
-
-
-def test_programs_may_be_started_while_others_are_gone_through(processes: ProcessSet) -> None:
-    processes.start(python("one", SLEEPS))
-
-    going_through = iter(processes)
-    processes.start(python("two", SLEEPS))
-
-    assert [process.program.name for process in going_through] == ["one"]
-    assert [process.program.name for process in processes] == ["one", "two"]
-
-
-def test_streams_are_awaited_until_the_server_holds_all_of_them() -> None:
-    held = {"streams": 7}
-
-    with served_in_threads(lambda path, body: (200, json.dumps(held).encode())) as url:
-        ready = has_streams(url, 8)
-        first = ready()
-        held["streams"] = 8
-        second = ready()
-
-    assert first == "7 of 8 streams are there"
-    assert second == ""
-    assert ready() != ""

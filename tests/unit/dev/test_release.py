@@ -1,7 +1,6 @@
 """What a release is made of: archives, the chart, SPDX documents, krew's manifest, notes, the workflows."""
 
 import fnmatch
-import hashlib
 import io
 import json
 import re
@@ -15,7 +14,6 @@ from typing import Any
 import pytest
 import yaml
 
-from makeway.dev.binaries import cache_key, scheduler_of
 from makeway.dev.errors import DevError
 from makeway.dev.minors import DEFAULT, MINORS
 from makeway.dev.paths import CHART, CHECKOUT
@@ -23,7 +21,7 @@ from makeway.dev.release import spdx
 from makeway.dev.release.archives import Member, packed
 from makeway.dev.release.chart import chart_archive, marked
 from makeway.dev.release.krew import manifest, plugin_archive
-from makeway.dev.release.make import ARCHITECTURES, checksums, files, notes
+from makeway.dev.release.make import ARCHITECTURES, files, notes
 
 EPOCH = 1_790_000_000
 LOCK = tomllib.loads((CHECKOUT / "uv.lock").read_text())
@@ -72,13 +70,6 @@ def test_the_chart_of_the_source_says_that_its_images_are_not_published() -> Non
         marked({"Chart.yaml": b"name: makeway\n"})
 
 
-def test_the_charts_icon_is_a_file_of_the_source() -> None:
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-
-    _, _, path = chart["icon"].partition("/main/")
-    assert (CHECKOUT / path).is_file()
-
-
 def test_the_python_document_has_what_is_installed_and_nothing_of_development() -> None:
     packages = {one.name: one for one in spdx.of_lock(LOCK, "makeway", ("services",))}
 
@@ -116,17 +107,6 @@ def test_a_document_is_spdx_and_its_ids_are_its_own() -> None:
     assert related[0]["relationshipType"] == "DESCRIBES"
 
 
-def test_krews_manifest_names_the_archive_and_its_digest() -> None:
-    document = yaml.safe_load(manifest("1.2.3", "kubectl-makeway-1.2.3.tar.gz", "f" * 64))
-
-    (platform,) = document["spec"]["platforms"]
-    assert document["spec"]["version"] == "v1.2.3"
-    assert platform["uri"].endswith("/releases/download/v1.2.3/kubectl-makeway-1.2.3.tar.gz")
-    assert platform["sha256"] == "f" * 64
-    assert platform["bin"] == "kubectl-makeway"
-    assert len(document["spec"]["shortDescription"]) <= 50
-
-
 def test_the_archive_of_krew_has_the_launcher_and_runs_on_the_standard_library(tmp_path: Path) -> None:
     wheel = tmp_path / "makeway-1.2.3-py3-none-any.whl"
     wheel.write_bytes(b"")
@@ -151,16 +131,6 @@ def test_the_archive_of_krew_has_the_launcher_and_runs_on_the_standard_library(t
     assert (tmp_path / "plugin" / "kubectl-makeway").stat().st_mode & 0o111
 
 
-def test_checksums_are_those_of_sha256sum(tmp_path: Path) -> None:
-    (tmp_path / "b").mkdir()
-    (tmp_path / "b" / "c").write_bytes(b"c")
-    (tmp_path / "a").write_bytes(b"a")
-
-    assert checksums(tmp_path) == (
-        f"{hashlib.sha256(b'a').hexdigest()}  a\n{hashlib.sha256(b'c').hexdigest()}  b/c\n"
-    )
-
-
 def test_the_notes_are_the_section_of_the_version() -> None:
     changelog = (
         "# Changelog\n\n## 0.2.0 (2026-12-01)\n\n- New (and good).\n\n## 0.1.0 (2026-11-23)\n\n- Old.\n"
@@ -170,16 +140,6 @@ def test_the_notes_are_the_section_of_the_version() -> None:
     assert notes(changelog, "0.1.0") == "- Old.\n"
     with pytest.raises(DevError, match="make changelog"):
         notes(changelog, "0.3.0")
-
-
-def test_a_scheduler_of_another_minor_or_architecture_is_another_file_in_the_cache() -> None:
-    keys = {
-        cache_key(scheduler_of(minor, architecture))
-        for minor in MINORS
-        for architecture in ("", *ARCHITECTURES)
-    }
-
-    assert len(keys) == len(MINORS) * 3
 
 
 def workflow(name: str) -> dict[str, Any]:

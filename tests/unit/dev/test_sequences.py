@@ -5,27 +5,18 @@ from collections import Counter
 import pytest
 
 from integration.drawing import NEVER_EVICT, UNTOUCHABLE
-from integration.extending import EXTENDERS, SHUT, answer
+from integration.extending import EXTENDERS
 from integration.sequences import (
     EXTRAS,
     LATEST_SECONDS,
-    OWN_CLASS,
     PARTS,
     RELIEFS,
     Held,
-    Sequence,
-    differences,
     draw,
     judge,
-    together,
 )
 
 DRAWN = [draw(seed) for seed in range(300)]
-
-
-def capacity(sequence: Sequence, node: str) -> int:
-    """Milli-CPU of a node that its pods leave."""
-    return 1000 - sum(pod.cpu for pod in sequence.pods if pod.node == node)
 
 
 def test_the_same_seed_is_the_same_sequence_and_another_is_another() -> None:
@@ -39,26 +30,6 @@ def test_three_hundred_seeds_draw_everything_there_is_to_draw() -> None:
     assert not {*RELIEFS, *EXTRAS, *asked, *(f"restart-{part}" for part in PARTS)} - set(found)
 
 
-def test_no_room_is_there_before_it_appears() -> None:
-    for one in DRAWN:
-        open_ones = [node.name for node in one.nodes if not node.closed]
-        assert [name for name in open_ones if capacity(one, name)] == [], one.seed
-
-
-def test_steps_are_in_order_and_name_what_is_there() -> None:
-    for one in DRAWN:
-        pods = {pod.name for pod in (*one.pods, *one.preemptors)}
-        known = {*pods, *(node.name for node in one.nodes), OWN_CLASS}
-        assert list(one.steps) == sorted(one.steps, key=lambda step: step.at), one.seed
-        assert {step.subject for step in one.steps if isinstance(step.subject, str)} <= known, one.seed
-        assert one.preemptors, one.seed
-
-
-def test_no_choice_of_victims_ends_on_names() -> None:
-    for one in DRAWN:
-        assert len({pod.started for pod in one.pods}) == len(one.pods), one.seed
-
-
 def test_a_kept_pod_is_under_the_rule_for_makeway_and_out_of_reach_for_kube_scheduler() -> None:
     kept = Held("v", "low", 500, "n0", kept=True)
 
@@ -67,21 +38,6 @@ def test_a_kept_pod_is_under_the_rule_for_makeway_and_out_of_reach_for_kube_sche
     assert ours["metadata"]["annotations"][NEVER_EVICT] == "true"
     assert ours["spec"]["priorityClassName"] == "low"
     assert theirs["spec"]["priorityClassName"] == UNTOUCHABLE
-
-
-def test_what_is_played_at_once_restarts_the_same_part() -> None:
-    lots = together(DRAWN, 16)
-
-    assert sorted(one.seed for lot in lots for one in lot) == [one.seed for one in DRAWN]
-    assert max(map(len, lots)) == 16
-    assert all(len({one.restart for one in lot}) == 1 for lot in lots)
-
-
-def test_an_extender_rejects_the_nodes_that_are_shut() -> None:
-    answered = answer({"Pod": {}, "NodeNames": ["t-1-n0", f"t-1-{SHUT}0"]})
-
-    assert answered["NodeNames"] == ["t-1-n0"]
-    assert list(answered["FailedNodes"]) == [f"t-1-{SHUT}0"]
 
 
 @pytest.mark.parametrize(
@@ -107,8 +63,3 @@ def test_as_many_equal_pods_are_bound_no_more_than_five_seconds_later(
 def test_a_restarted_part_may_be_away_as_long_as_it_takes_to_start() -> None:
     assert judge({"p0": 1.0}, {"p0": 8.0})
     assert not judge({"p0": 1.0}, {"p0": 8.0}, away_seconds=3.0)
-
-
-def test_differences_are_those_of_the_first_the_second_and_so_on() -> None:
-    assert differences({"p0": 1.0, "p1": 4.0}, {"p1": 1.5, "p0": 3.0}) == [0.5, -1.0]
-    assert differences({"p0": 1.0, "p1": 4.0}, {"p1": 1.5}) == [0.5]

@@ -42,19 +42,6 @@ def test_all_are_run_on_main_whatever_differs(checkout: Path) -> None:
     assert changed_paths(checkout) is None
 
 
-def test_all_are_run_on_a_checkout_of_a_commit_of_main(checkout: Path) -> None:
-    git(checkout, "checkout", "-q", "--detach")
-
-    assert changed_paths(checkout) is None
-
-
-def test_all_are_run_where_there_is_no_main(checkout: Path) -> None:
-    git(checkout, "branch", "-q", "-m", "work")
-    commit(checkout, "docs/a.md")
-
-    assert changed_paths(checkout) is None
-
-
 def test_a_branch_is_compared_with_where_it_left_main(checkout: Path) -> None:
     git(checkout, "checkout", "-q", "-b", "work")
     commit(checkout, "planner/a.py")
@@ -75,15 +62,6 @@ def test_what_is_committed_counts_and_what_is_not(checkout: Path, committed: boo
         git(checkout, "reset", "-q", "HEAD~1")
 
     assert are_due(changed_paths(checkout))
-
-
-def test_origins_main_comes_before_the_one_that_lags_here(checkout: Path) -> None:
-    git(checkout, "checkout", "-q", "-b", "work")
-    commit(checkout, "dev/src/tool.py")
-    git(checkout, "update-ref", "refs/remotes/origin/main", "HEAD")
-    commit(checkout, "planner/a.py")
-
-    assert changed_paths(checkout) == ["planner/a.py"]
 
 
 def test_every_place_of_their_code_is_there() -> None:
