@@ -8,12 +8,14 @@ from builders_bus import make_victim
 from makeway.bus.comparison import Choice, Comparison, ComparisonResult
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import EvictionOrder, Outcome, Victim, Void
+from makeway.bus.nats.jetstream import StoredMessage
 from makeway.bus.plan import Refusal
 from makeway.cli.history.comparisons import COLUMNS as COMPARED
 from makeway.cli.history.comparisons import cells as compared_cells
 from makeway.cli.history.comparisons import sentences, summed
 from makeway.cli.history.rows import COLUMNS, History, Wanted, cells
 from makeway.cli.history.story import NOT_CARRIED_OUT, Row
+from makeway.cli.history.streams import entry_of
 from makeway.cli.tables import table
 from makeway.dev.samples import MESSAGES
 from narrowing import as_a, there
@@ -308,3 +310,13 @@ def test_a_comparison_is_a_line_with_both_choices() -> None:
     assert line[3] == "2 PDB, 3 pods, n2: batch/batch-a, batch/batch-a, …"
     assert line[4].startswith("n1: ")
     assert line[5:7] == ("better", "fewest-pdb-violations")
+
+
+def test_what_cannot_be_read_is_told_with_its_place_and_its_text() -> None:
+    stored = StoredMessage(subject="s", sequence=3, time=AT, headers={}, data=b"\x1b[31m\n")
+
+    plain = entry_of("order", stored).plain()
+
+    assert (plain["kind"], plain["sequence"]) == ("order", 3)
+    assert plain["malformed"]["reason"] == "not-json"
+    assert plain["data"] == "\x1b[31m\n"

@@ -1,4 +1,4 @@
-"""The three streams as one: what is past, then what comes, causes before their effects."""
+"""The three streams as one: what is past in the order in which it was stored, then what comes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -16,7 +16,6 @@ from makeway.bus.client import Bus
 from makeway.bus.errors import Malformed, StreamConflict
 from makeway.bus.nats.follow import Start
 from makeway.bus.nats.jetstream import JetStreamError, StoredMessage
-from makeway.cli.history.order import HOLD, Causes
 
 _WAITING = 1000
 
@@ -66,8 +65,7 @@ async def everything(
 ) -> AsyncGenerator[StreamEntry]:
     """Every message from `since` on, or from the oldest where it is not to follow, or from now.
 
-    `past_read` is called when what was there at first has been read. While following, each is held back
-    0.25 s, so that a cause that comes later than its effect precedes it.
+    `past_read` is called when what was there at first has been read. A decision may come after its order.
 
     Raises:
         StreamConflict: a stream does not exist.
@@ -79,15 +77,9 @@ async def everything(
         past = {
             kind: bus.follow(stream, start=start, stop_at_end=True) for kind, stream in _streams(bus).items()
         }
-        held: Causes[StreamEntry] = Causes()
         async for kind, message in _merged(past):
             last[kind] = max(last[kind], message.sequence)
-            entry = entry_of(kind, message)
-            held.add(entry, entry.at, entry.content, message.time)
-            for one in held.due(message.time):
-                yield one
-        for one in held.rest():
-            yield one
+            yield entry_of(kind, message)
     past_read()
     if follow:
         async with aclosing(_as_they_come(bus, last)) as coming:
@@ -138,7 +130,6 @@ async def _merged(
 
 async def _as_they_come(bus: Bus, last: Mapping[str, int]) -> AsyncGenerator[StreamEntry]:
     queue: asyncio.Queue[StreamEntry] = asyncio.Queue(_WAITING)
-    held: Causes[StreamEntry] = Causes()
 
     async def read(kind: str, stream: str) -> None:
         async for message in bus.follow(stream, start=Start.at_sequence(last[kind] + 1)):
@@ -151,21 +142,12 @@ async def _as_they_come(bus: Bus, last: Mapping[str, int]) -> AsyncGenerator[Str
     item = asyncio.create_task(queue.get())
     try:
         while True:
-            either: set[asyncio.Task[Any]] = {item, reading}
-            seconds = HOLD.total_seconds() / 2 if held else None
-            await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            now = datetime.now(UTC)
-            if item.done():
-                entry = item.result()
-                held.add(entry, entry.at, entry.content, now)
-                item = asyncio.create_task(queue.get())
-            elif reading.done():
-                for one in held.rest():
-                    yield one
+            await asyncio.wait({item, reading}, return_when=asyncio.FIRST_COMPLETED)
+            if not item.done():
                 reading.result()
                 return
-            for one in held.due(now):
-                yield one
+            yield item.result()
+            item = asyncio.create_task(queue.get())
     finally:
         item.cancel()
         reading.cancel()

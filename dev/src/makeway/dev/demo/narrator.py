@@ -11,8 +11,8 @@ from rich.table import Table
 
 from makeway.bus.decisions import DecisionRecord, RankedCandidate
 from makeway.bus.messages import EvictionOrder, Outcome
-from makeway.core.causes import Happened, in_order
 from makeway.core.comparison import LEAST_LOST_WORK
+from makeway.dev.demo.causes import Happened, in_order
 from makeway.dev.demo.timeline import PodSeen, when
 
 _BEGIN = "begin"
@@ -59,7 +59,7 @@ class Narrator:
     ) -> None:
         """Put something that happened into the timetable; nothing where it was not seen.
 
-        `key`, `after`, `seen`: as of `makeway.core.causes.Happened`.
+        `key`, `after`, `seen`: as of `makeway.dev.demo.causes.Happened`.
         """
         if at is not None:
             self._rows.append(Happened((at, text), at, key, (_BEGIN, *after), seen))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -26,14 +26,14 @@ class Happened(Generic[T]):
     seen: bool = False
 
 
-def in_order(events: Sequence[Happened[T]], known: Mapping[str, float] | None = None) -> list[Happened[T]]:
+def in_order(events: Sequence[Happened[T]]) -> list[Happened[T]]:
     """Return the events by time, each no earlier than its causes, with the times that they have then.
 
     What was seen after its effect had happened gets its effect's time. Any other effect that is before its
     cause gets its cause's. Of equal times a cause precedes its effects, and others keep their order. The
     causes of an event must not lead back to it.
 
-    known: times of causes that are not among the events. O(events log events + causes).
+    O(events log events + causes).
     """
     makers: dict[str, list[int]] = defaultdict(list)
     effects: dict[str, list[int]] = defaultdict(list)
@@ -58,8 +58,7 @@ def in_order(events: Sequence[Happened[T]], known: Mapping[str, float] | None = 
         if number not in placed:
             causes = events[number].causes
             before = [place(maker) for cause in causes for maker in makers[cause]]
-            remembered = [known[cause] for cause in causes if cause in known] if known else []
-            at = max([latest(number), *remembered, *(time for time, _ in before)])
+            at = max([latest(number), *(time for time, _ in before)])
             placed[number] = at, max((depth + 1 for time, depth in before if time == at), default=0)
         return placed[number]
 
