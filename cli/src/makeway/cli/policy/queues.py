@@ -9,7 +9,6 @@ import typer
 
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.queue_report import QueueQuery, QueueReport
-from makeway.cli.connect import completion
 from makeway.cli.connect.awaited import awaited
 from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import fail
@@ -27,7 +26,7 @@ async def queues(
     installation: Installation,
     queue: Annotated[
         str,
-        typer.Argument(help="Only this queue, by its path, and all of it.", autocompletion=completion.queues),
+        typer.Argument(help="Only this queue, by its path, and all of it."),
     ] = "",
     *,
     output: TableOutputOption = "text",
