@@ -23,12 +23,12 @@ from makeway.bus.signing.keys import SigningKind
 from makeway.cli.check.secrets import secrets_results
 from makeway.cli.keys.keeping import LABELS, UNREADABLE, SecretsKeeper
 from makeway.cli.keys.making import AUTHORITY, PASSWORDS, SecretContents, WantedSecrets, contents, login
-from makeway.cli.keys.stores import CONFIGMAP
 from makeway.dev.binaries import HELM
 from makeway.dev.build import ensure
 from makeway.dev.errors import DevError
 from makeway.dev.paths import CHART
 from makeway.dev.progress import SilentProgress
+from makeway.runtime.key_ring import CONFIGMAP
 
 pytestmark = pytest.mark.wide
 

@@ -21,14 +21,14 @@ from makeway.bus.client import Bus
 from makeway.bus.nats.follow import Start
 from makeway.bus.signing.keys import PublicKeys, SigningKind
 from makeway.cli.history.unreadable import unreadable
-from makeway.cli.keys.stores import CONFIGMAP, PUBLISHED_AT
+from makeway.cli.keys.stores import PUBLISHED_AT
 from makeway.core.k8s.objects import Pod
 from makeway.dev import signing_keys
 from makeway.dev.access import NAMESPACE
 from makeway.dev.cluster import DevCluster
 from makeway.dev.options import EVICTOR, KWOK, LIFTED_RATES, NATS, ClusterOptions
 from makeway.evictor.limits.breaker import OPENS_AT
-from makeway.runtime.key_ring import KeyRing
+from makeway.runtime.key_ring import CONFIGMAP, KeyRing
 
 pytestmark = pytest.mark.wide
 
@@ -115,7 +115,6 @@ async def test_keys_are_rotated_under_load_and_no_order_is_refused_or_lost(
         kinds=(SigningKind.ORDER,),
         directory=signing_keys.directory(cluster.owned.directory, "planner"),
         namespace=NAMESPACE,
-        configmap=CONFIGMAP,
     )
     await ring.read_first()
 

@@ -5,13 +5,12 @@ import sys
 from pathlib import Path
 from typing import Final
 
-import yaml
-
 from makeway.dev.options import EVICTOR, LIFTED_RATES, PLANNER, STREAMS
 from makeway.dev.ports import Ports
 from makeway.dev.probes import http_ok
 from makeway.dev.process_set import ProcessSet
 from makeway.dev.processes import Program
+from stored_policy import store_policy
 
 _MAKEWAY: Final = Path(sys.executable).parent / "makeway"
 _START_SECONDS: Final = 120.0
@@ -38,6 +37,7 @@ class Services:
         try:
             self._processes.start(_nats(nats_server, directory, port)).wait_ready()
             self._processes.start(_streams(self.nats_url))
+            store_policy(directory / "kubeconfig", _POLICY)
             services = [
                 self._processes.start(_service(name, directory, self.nats_url, self._ports.take()))
                 for name in (PLANNER, EVICTOR)
@@ -73,8 +73,6 @@ def _streams(nats_url: str) -> Program:
 
 def _service(name: str, directory: Path, nats_url: str, port: int) -> Program:
     address = f"127.0.0.1:{port}"
-    policy = directory / "policy.yaml"
-    policy.write_text(yaml.safe_dump(_POLICY))
     # The tests' schedulers run without leader election, so a counter on NATS fences their orders.
     fence = ("--scheduler-fence=kv/default-scheduler",) if name == EVICTOR else ()
     return Program(
@@ -86,7 +84,6 @@ def _service(name: str, directory: Path, nats_url: str, port: int) -> Program:
             f"--kubeconfig={directory / 'kubeconfig'}",
             f"--listen={address}",
             "--mode=enforce",
-            f"--policy-file={policy}",
             "--log-format=json",
             *fence,
         ),

@@ -29,6 +29,7 @@ from makeway.dev.process_set import ProcessSet
 from makeway.dev.processes import Program
 from makeway.dev.progress import ConsoleProgress
 from makeway.dev.scheduler import QUEUE_SORT
+from stored_policy import store_policy
 
 DEFAULT, MAKEWAY = "DefaultPreemption", "MakeWay"
 VARIANTS = (DEFAULT, MAKEWAY)
@@ -144,6 +145,7 @@ def play(
             try:
                 _wait_for(directory / "kubeconfig", child)
                 if variant == MAKEWAY:
+                    store_policy(directory / "kubeconfig", _POLICY)
                     for service, port in (("planner", planner_port), ("evictor", evictor_port)):
                         process = processes.start(_service(service, directory, nats_port, port, profile))
                         process.wait_ready()
@@ -284,8 +286,6 @@ def _streams(nats_port: int) -> Program:
 
 def _service(name: str, directory: Path, nats_port: int, port: int, profile: bool) -> Program:
     address = f"127.0.0.1:{port}"
-    policy = directory / "policy.yaml"
-    policy.write_text(yaml.safe_dump(_POLICY))
     # scheduler_perf's scheduler runs without leader election, so a counter on NATS fences its orders.
     fence = ("--scheduler-fence=kv/default-scheduler",) if name == EVICTOR else ()
     profiled = (sys.executable, "-m", "cProfile", "-o", str(directory / f"{name}.pstats")) if profile else ()
@@ -299,7 +299,6 @@ def _service(name: str, directory: Path, nats_port: int, port: int, profile: boo
             f"--kubeconfig={directory / 'kubeconfig'}",
             f"--listen={address}",
             "--mode=enforce",
-            f"--policy-file={policy}",
             "--log-format=json",
             *fence,
         ),

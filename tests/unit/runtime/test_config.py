@@ -1,9 +1,7 @@
 """What is in force, whatever sources offer: texts, rubbish, nothing; and what is said of it."""
 
-from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
@@ -15,7 +13,7 @@ from makeway.core.policy.document import Policy, parse_policy
 from makeway.runtime.config import Config, ConfigContent, ConfigKind, revision_of
 from makeway.runtime.config_events import ConfigEvents
 from makeway.runtime.config_metrics import ConfigMetrics
-from makeway.runtime.config_sources import ConfigMapSource, FileSource
+from makeway.runtime.config_sources import ConfigMapSource
 from recorded_events import RecordedEvents
 
 HEAD = "apiVersion: makeway.dev/v1\nkind: Policy\n"
@@ -30,14 +28,12 @@ class World:
     def __init__(self, remembered: str = "") -> None:
         self.registry = CollectorRegistry()
         metrics = ConfigMetrics(self.registry)
-        kind = ConfigKind("policy", "policy.yaml", parse_policy, Policy())
+        kind = ConfigKind("policy", "makeway-policy", "policy.yaml", parse_policy, Policy())
         self.config: Config[Policy] = Config(kind, metrics, remembered=remembered)
         self.recorder = RecordedEvents()
         self.events = ConfigEvents(self.config, self.recorder)
         self.events.begin()
-        self.source = ConfigMapSource(
-            Nowhere(), self.config, metrics, namespace="makeway-system", name="makeway-policy"
-        )
+        self.source = ConfigMapSource(Nowhere(), self.config, metrics, namespace="makeway-system")
 
     def write(self, text: str, key: str = "policy.yaml", uid: str = "uid-1") -> None:
         self.source.put(configmap({key: text}, uid))
@@ -183,35 +179,6 @@ def test_who_begins_to_speak_speaks_of_the_last_verdict_first_and_of_each_once()
     world.events.begin()
 
     assert [event.reason for event in world.recorder] == ["ConfigRefused"]
-
-
-def test_a_file_is_read_again_when_it_changes_and_missed_when_it_is_gone(tmp_path: Path) -> None:
-    world, path = World(), tmp_path / "policy.yaml"
-    source = FileSource(world.config, path)
-    path.write_text(OBSERVE)
-    source.poll()
-    path.write_text(PROTECT)
-    source.poll()
-    assert world.config.current.protection.namespaces == ("kube-system",)
-
-    path.unlink()
-    source.poll()
-
-    assert "No such file" in source.unhealthy()
-    assert world.config.current.protection.namespaces == ("kube-system",)
-
-
-@pytest.mark.parametrize("text", [b"\xff", b""])
-def test_a_file_that_is_no_text_or_empty_is_not_in_force(tmp_path: Path, text: bytes) -> None:
-    world, path = World(), tmp_path / "policy.yaml"
-    path.write_text(OBSERVE)
-    source = FileSource(world.config, path)
-    source.poll()
-
-    path.write_bytes(text)
-    source.poll()
-
-    assert world.config.current.mode == "observe"
 
 
 def test_a_note_is_cut_to_what_the_api_server_takes() -> None:

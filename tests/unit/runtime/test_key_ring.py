@@ -51,7 +51,6 @@ class World:
             kinds=(KIND,),
             directory=directory,
             namespace="makeway-system",
-            configmap="makeway-keys",
             seconds=lambda: self.seconds,
         )
 

@@ -47,7 +47,7 @@ from makeway.runtime.brake import BrakeMetrics, BrakeReader
 from makeway.runtime.config import Config
 from makeway.runtime.config_kinds import POLICY, QUEUES
 from makeway.runtime.config_metrics import ConfigMetrics
-from makeway.runtime.config_sources import source_for
+from makeway.runtime.config_sources import ConfigMapSource
 from makeway.runtime.connections import OtherClusterError, connected
 from makeway.runtime.events import EventRecorder
 from makeway.runtime.process import component_status, run_until_signalled, until_set
@@ -115,9 +115,9 @@ async def run(
                 known.set()
 
         policy.subscribe(policy_changed)
-        source = source_for(policy, api, config_metrics, config)
+        source = ConfigMapSource(api, policy, config_metrics, namespace=config.namespace)
         queues = Config(QUEUES, config_metrics)
-        queues_source = source_for(queues, api, config_metrics, config)
+        queues_source = ConfigMapSource(api, queues, config_metrics, namespace=config.namespace)
         queues_read = asyncio.Event()
         queues.subscribe(queues_read.set)
         queue_guard = QueueGuard(

@@ -35,13 +35,14 @@ _SHOWN_PROBLEMS: Final = 20
 
 @dataclass(frozen=True)
 class ConfigKind(Generic[T]):
-    """One kind of configuration: its name in metrics and logs, its key in a ConfigMap, and how it is read.
+    """One kind of configuration: its name in metrics and logs, its ConfigMap, the key there, how it is read.
 
     parse: of text and source; raises ConfigError. absent: what holds without any. warnings: of what was
     accepted, for a person. nothing: what a text holds that is as good as none.
     """
 
     name: str
+    configmap: str
     key: str
     parse: Callable[[str, str], T]
     absent: T
@@ -53,8 +54,8 @@ class ConfigKind(Generic[T]):
 class ConfigContent:
     """What a source holds now: a text, or why there is none though the object is there.
 
-    source: for errors, such as `policy.yaml` or `makeway-system/makeway-policy`. about: the object, for
-    Events. keys: the object's, where the wanted one is missing.
+    source: for errors, such as `makeway-policy/policy.yaml`. about: the object, for Events. keys: the
+    object's, where the wanted one is missing.
     """
 
     source: str

@@ -10,9 +10,12 @@ from makeway.core.queues import parsing
 from makeway.core.queues.parsing import Queues, parse_queues
 from makeway.runtime.config import ConfigKind
 
-POLICY: Final[ConfigKind[Policy]] = ConfigKind("policy", document.KEY, parse_policy, Policy())
+POLICY: Final[ConfigKind[Policy]] = ConfigKind(
+    "policy", "makeway-policy", document.KEY, parse_policy, Policy()
+)
 QUEUES: Final[ConfigKind[Queues | None]] = ConfigKind(
     "queues",
+    "makeway-queues",
     parsing.KEY,
     parse_queues,
     None,

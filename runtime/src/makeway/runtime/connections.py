@@ -131,7 +131,6 @@ async def connected(
             kinds=signs,
             directory=signatures.signing_keys,
             namespace=settings.config.namespace,
-            configmap=signatures.keys_configmap,
         )
         await starting.reach(keys.read_first)
 

@@ -29,6 +29,9 @@ from makeway.runtime.kube import ApiError, ApiUnavailable, Requests
 POLL_SECONDS: Final = 5.0
 """Between two reads: how long after a change the old keys count."""
 
+CONFIGMAP: Final = "makeway-keys"
+"""Of the public keys."""
+
 KNOWN_POLLS: Final = 3
 """So many reads in a row must show a public key before its private key signs in place of another."""
 
@@ -49,7 +52,7 @@ class KeyRing:
     """Keeps the keys of one process's `Signatures`.
 
     `kinds`: what it signs. `directory`: of its private keys, `<kind>.pem` each; None where it signs nothing.
-    `configmap`: of the public keys, in `namespace`.
+    `namespace`: of the ConfigMap with the public keys.
     """
 
     def __init__(
@@ -60,7 +63,6 @@ class KeyRing:
         kinds: Sequence[SigningKind],
         directory: Path | None,
         namespace: str,
-        configmap: str,
         seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
@@ -68,8 +70,8 @@ class KeyRing:
         self._signatures = signatures
         self._kinds = kinds
         self._directory = directory
-        self._where = f"ConfigMap {namespace}/{configmap}"
-        self._configmap = namespace, configmap
+        self._where = f"ConfigMap {namespace}/{CONFIGMAP}"
+        self._configmap = namespace, CONFIGMAP
         self._files: dict[SigningKind, bytes] = {}
         self._trouble: dict[str, str] = {}
         self._read = False

@@ -118,29 +118,9 @@ class KubeSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigSettings:
-    """Where policy and queues are read from.
-
-    namespace: of the ConfigMaps. policy_configmap, queues_configmap: their names; empty reads none.
-    policy_file, queues_file: read instead of the ConfigMap; for use without a cluster of one's own.
-    """
+    """Where policy and queues are read from. namespace: of their ConfigMaps."""
 
     namespace: ConfigNamespaceOption = "makeway-system"
-    policy_configmap: PolicyConfigMapOption = "makeway-policy"
-    policy_file: PolicyFileOption = None
-    queues_configmap: QueuesConfigMapOption = "makeway-queues"
-    queues_file: QueuesFileOption = None
-
-    def place_of(self, kind: str) -> tuple[str, Path | None]:
-        """Return ConfigMap and file of a kind of configuration: policy or queues."""
-        if kind == "policy":
-            return self.policy_configmap, self.policy_file
-        return self.queues_configmap, self.queues_file
-
-    def policy_object(self) -> tuple[str, str, str] | None:
-        """Return kind, namespace and name of the object that holds the policy; None where it is a file's."""
-        if self.policy_file is not None or not self.policy_configmap:
-            return None
-        return "ConfigMap", self.namespace, self.policy_configmap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,12 +128,10 @@ class SignatureSettings:
     """How messages are signed and verified.
 
     mode: off, log or require. signing_keys: the directory of the private keys, `<kind>.pem` each.
-    keys_configmap: of the public keys, in the configuration's namespace.
     """
 
     mode: SignaturesOption = "off"
     signing_keys: SigningKeysOption = None
-    keys_configmap: KeysConfigMapOption = "makeway-keys"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,32 +245,6 @@ ConfigNamespaceOption = Annotated[
         metavar="NAMESPACE",
     ),
 ]
-PolicyConfigMapOption = Annotated[
-    str,
-    option(
-        "--policy-configmap",
-        "ConfigMap whose key policy.yaml is the policy. Empty: there is none.",
-        _CONFIGURATION,
-        metavar="NAME",
-    ),
-]
-PolicyFileOption = Annotated[
-    Path | None,
-    option("--policy-file", "Read the policy from a file instead, every second.", _CONFIGURATION, **_FILE),
-]
-QueuesConfigMapOption = Annotated[
-    str,
-    option(
-        "--queues-configmap",
-        "ConfigMap whose key queues.yaml defines the queues. Empty: there are none.",
-        _CONFIGURATION,
-        metavar="NAME",
-    ),
-]
-QueuesFileOption = Annotated[
-    Path | None,
-    option("--queues-file", "Read the queues from a file instead, every second.", _CONFIGURATION, **_FILE),
-]
 SignaturesOption = Annotated[
     SignatureMode,
     option(
@@ -311,12 +263,6 @@ SigningKeysOption = Annotated[
         metavar="DIRECTORY",
         exists=True,
         file_okay=False,
-    ),
-]
-KeysConfigMapOption = Annotated[
-    str,
-    option(
-        "--keys-configmap", "ConfigMap of the public keys; see makeway keys.", _SIGNATURES, metavar="NAME"
     ),
 ]
 ListenOption = Annotated[

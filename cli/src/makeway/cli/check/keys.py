@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from makeway.cli.check.result import CheckResult
-from makeway.cli.keys.stores import CONFIGMAP, OUTSIDE, SECRETS, KindKeys, StoredKeys, unreadable
+from makeway.cli.keys.stores import OUTSIDE, SECRETS, KindKeys, StoredKeys, unreadable
+from makeway.runtime.key_ring import CONFIGMAP
 from makeway.runtime.kube import Api
 
 _NAME: Final = "signing keys"

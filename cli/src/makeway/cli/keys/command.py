@@ -12,7 +12,6 @@ from makeway.bus.signing.keys import SigningKey, SigningKind
 from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import confirm, fail
 from makeway.cli.keys.stores import (
-    CONFIGMAP,
     PLANNER,
     READ_WITHIN,
     SECRETS,
@@ -23,6 +22,7 @@ from makeway.cli.keys.stores import (
     unreadable,
 )
 from makeway.cli.output import OutputOption, Printer
+from makeway.runtime.key_ring import CONFIGMAP
 
 app = typer.Typer(
     add_completion=False,

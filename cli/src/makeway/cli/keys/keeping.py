@@ -15,8 +15,9 @@ import msgspec
 import structlog
 
 from makeway.cli.keys.making import AUTHORITY, Data, SecretContents, WantedSecrets, contents, login, lost
-from makeway.cli.keys.stores import CONFIGMAP, PUBLISHED_AT, SECRETS
+from makeway.cli.keys.stores import PUBLISHED_AT, SECRETS
 from makeway.core.k8s.times import api_time
+from makeway.runtime.key_ring import CONFIGMAP
 from makeway.runtime.kube import MERGE_PATCH, Api, ApiError, ApiUnavailable
 from makeway.runtime.settings import NatsSettings
 

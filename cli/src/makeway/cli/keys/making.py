@@ -18,8 +18,9 @@ from typing import Final, TypeAlias
 from urllib.parse import quote
 
 from makeway.bus.signing.keys import SigningKey, SigningKind
-from makeway.cli.keys.stores import CONFIGMAP, SECRETS, by_key_id
+from makeway.cli.keys.stores import SECRETS, by_key_id
 from makeway.runtime.authority import Authority, Pair, is_due
+from makeway.runtime.key_ring import CONFIGMAP
 
 Data: TypeAlias = dict[str, str]
 """What a Secret or a ConfigMap holds, decoded."""

@@ -14,9 +14,9 @@ import msgspec
 from makeway.bus.signing.keys import MAX_PUBLIC_KEYS, PublicKeys, SigningKey, SigningKind
 from makeway.core.k8s.objects import Metadata
 from makeway.core.k8s.times import api_time
+from makeway.runtime.key_ring import CONFIGMAP
 from makeway.runtime.kube import MERGE_PATCH, Api, ApiError
 
-CONFIGMAP: Final = "makeway-keys"
 PLANNER: Final = "makeway-signing-planner"
 SECRETS: Final[Mapping[SigningKind, str]] = {
     SigningKind.ORDER: PLANNER,

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-CONFIGMAP: Final = "makeway-policy"
+from makeway.runtime.config_kinds import POLICY
+
+CONFIGMAP: Final = POLICY.configmap
+
 
 _MANAGERS: Final[Mapping[str, str]] = {
     "makeway.dev/managed-by": "",

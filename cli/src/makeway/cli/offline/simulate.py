@@ -31,6 +31,7 @@ from makeway.planner.offline.quotas import lowered, not_enforced
 from makeway.planner.offline.results import SimulatedGroup, SimulatedPod, SimulatedQuota, SimulationReport
 from makeway.planner.offline.simulation import Simulation
 from makeway.planner.offline.world import World
+from makeway.runtime.config_kinds import POLICY, QUEUES
 from makeway.runtime.kube import Api
 from makeway.runtime.settings import ConfigSettings
 
@@ -237,13 +238,11 @@ def _dumped(file: str, settings: ConfigSettings) -> World:
     world, maps = world_of(_bytes(file), _named(file))
     if (record := maps.get((settings.namespace, CONFIGMAP))) is not None:
         configuring.take_tolerations(world, record.data, f"ConfigMap {settings.namespace}/{CONFIGMAP}")
-    for key, name in (
-        (configuring.POLICY_KEY, settings.policy_configmap),
-        (configuring.QUEUES_KEY, settings.queues_configmap),
-    ):
-        found = maps.get((settings.namespace, name))
+    for kind in (POLICY, QUEUES):
+        found = maps.get((settings.namespace, kind.configmap))
         if found is not None:
-            configuring.take(world, key, (found.data or {}).get(key), ("ConfigMap", settings.namespace, name))
+            source = ("ConfigMap", settings.namespace, kind.configmap)
+            configuring.take(world, kind.key, (found.data or {}).get(kind.key), source)
     return world
 
 

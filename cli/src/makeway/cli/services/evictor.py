@@ -16,7 +16,7 @@ app = typer.Typer(add_completion=False)
 
 
 @app.command()
-@service("evictor", listen=":9465", traces=True, queues=True)
+@service("evictor", listen=":9465", traces=True)
 async def evictor(
     shared: ServiceSettings,
     *,

@@ -18,7 +18,7 @@ LEASE_NAME = "makeway-planner"
 
 
 @app.command()
-@service("planner", listen=":9464", traces=True, queues=True)
+@service("planner", listen=":9464", traces=True)
 async def planner(
     shared: ServiceSettings,
     *,

@@ -59,14 +59,11 @@ def _started(component: str, options: dict[str, Any]) -> ServiceSettings:
 Run = Callable[..., Coroutine[Any, Any, int]]
 
 
-def service(
-    component: str, *, listen: str, traces: bool = False, queues: bool = False
-) -> Callable[[Run], Callable[..., None]]:
+def service(component: str, *, listen: str, traces: bool = False) -> Callable[[Run], Callable[..., None]]:
     """Make a command of a coroutine function that takes a `ServiceSettings` and the command's own options.
 
-    `listen`: the default of `--listen`. `traces`: it may be told to send traces. `queues`: it reads
-    queues. The command ends with what the coroutine returns, or with 1 and one line on stderr where the
-    service cannot start.
+    `listen`: the default of `--listen`. `traces`: it may be told to send traces. The command ends with what
+    the coroutine returns, or with 1 and one line on stderr where the service cannot start.
     """
 
     def command(run: Run) -> Callable[..., None]:
@@ -92,7 +89,7 @@ def service(
 
         shared = (
             *parameters(NatsSettings, _NATS),
-            *(one for one in parameters(ConfigSettings, _CONFIG) if queues or "queues" not in one.name),
+            *parameters(ConfigSettings, _CONFIG),
             *parameters(SignatureSettings, _SIGNATURES),
             *parameters(KubeSettings),
             *process,

@@ -7,10 +7,11 @@ from typing import Any
 
 from makeway.core.k8s.pod_groups import CompositePodGroup, PodGroup
 from makeway.core.policy.toleration_record import CONFIGMAP
-from makeway.planner.offline.configuring import POLICY_KEY, QUEUES_KEY, take, take_tolerations
+from makeway.planner.offline.configuring import take, take_tolerations
 from makeway.planner.offline.world import World
 from makeway.planner.service.watch import NEEDED, OPTIONAL
 from makeway.planner.snapshot.changes import PutTolerationRecord
+from makeway.runtime.config_kinds import POLICY, QUEUES
 from makeway.runtime.configmaps import read_configmap
 from makeway.runtime.kube import Api, ApiError
 from makeway.runtime.listwatch import ListWatch, Resource
@@ -57,9 +58,9 @@ async def read_world(api: Api, settings: ConfigSettings) -> World:
         world.forget_groups()
     namespace = settings.namespace
     await _tolerations(api, world, namespace)
-    for key, name in ((POLICY_KEY, settings.policy_configmap), (QUEUES_KEY, settings.queues_configmap)):
-        if name and (found := await read_configmap(api, namespace, name)) is not None:
-            take(world, key, (found.data or {}).get(key), ("ConfigMap", namespace, name))
+    for kind in (POLICY, QUEUES):
+        if (found := await read_configmap(api, namespace, kind.configmap)) is not None:
+            take(world, kind.key, (found.data or {}).get(kind.key), ("ConfigMap", namespace, kind.configmap))
     return world
 
 

@@ -50,6 +50,7 @@ from makeway.planner.service.watch import Watch
 from makeway.planner.snapshot.changes import Change, Enforce
 from makeway.planner.snapshot.pending_updates import CHUNK
 from makeway.planner.snapshot.state import Snapshot
+from makeway.runtime.config_kinds import POLICY
 from makeway.runtime.events import EventRecorder
 from makeway.runtime.kube import Api
 from makeway.runtime.lease import Leadership, LeaseSettings
@@ -205,7 +206,11 @@ class ClusterState:
 
     def _enforce(self, config: ConfigSettings) -> None:
         configuration = self.configuration
-        change = Enforce(configuration.in_force, configuration.policy.revision, config.policy_object())
+        change = Enforce(
+            configuration.in_force,
+            configuration.policy.revision,
+            ("ConfigMap", config.namespace, POLICY.configmap),
+        )
         self.snapshot.apply(change)
 
 

@@ -19,7 +19,7 @@ from makeway.runtime.config import Config
 from makeway.runtime.config_events import ConfigEvents
 from makeway.runtime.config_kinds import POLICY, QUEUES
 from makeway.runtime.config_metrics import ConfigMetrics
-from makeway.runtime.config_sources import source_for
+from makeway.runtime.config_sources import ConfigMapSource
 from makeway.runtime.events import EventSink
 from makeway.runtime.listwatch import ObjectReader
 from makeway.runtime.settings import ConfigSettings
@@ -56,7 +56,10 @@ class Configuration:
         self.queues = Config(QUEUES, metrics, remembered=remembered.queues_revision if remembered else "")
         self.brake = BrakeReader(api, BrakeMetrics(registry), metrics, namespace=settings.namespace)
         self._events = [ConfigEvents(self.policy, recorder), ConfigEvents(self.queues, recorder)]
-        self._sources = [source_for(config, api, metrics, settings) for config in (self.policy, self.queues)]
+        self._sources = (
+            ConfigMapSource(api, self.policy, metrics, namespace=settings.namespace),
+            ConfigMapSource(api, self.queues, metrics, namespace=settings.namespace),
+        )
 
     @property
     def in_force(self) -> Policy:
