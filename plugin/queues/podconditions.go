@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,73 +45,41 @@ const (
 	conditionTimeout = 10 * time.Second
 )
 
-// restShare: of so many conditions in a row that could be urgent, one is not, so that the others are not starved.
-const restShare = 10
+// Conditions are written in batches of conditionBatch, of which restShare are for pods that look like a lack of nodes in no case.
+const (
+	conditionBatch = 20
+	restShare      = 2
+)
 
-// conditions are the waiting pods whose condition is to be checked, since their queue holds them. Those that look like a lack of nodes
-// are urgent. Not safe for concurrent use.
-type conditions struct {
-	urgent, rest podHeap
-	inARow       int // urgent ones that were taken since the last other one
-}
-
-func newConditions() conditions {
-	return conditions{urgent: podHeap{order: byCondition}, rest: podHeap{order: byCondition}}
-}
-
-// check has a pod's condition checked at a time, before others where it is urgent. A pod that is there keeps its turn and its
-// urgency. O(log pods).
-func (c *conditions) check(w *waitingPod, at time.Time, urgent bool) {
-	if before := w.conditionAt; !before.IsZero() {
-		urgent = urgent || w.urgent
-		if before.Before(at) {
-			at = before
-		}
-		c.remove(w)
+// dueConditions are the waiting pods whose condition is to be checked now, since their queue holds them: one batch at most. Those that look
+// like a lack of nodes come first, but keep not all of a batch from the others; each in the order in which they are due. O(waiting).
+func (g *Gate) dueConditions() (uids []types.UID) {
+	type due struct {
+		uid types.UID
+		at  time.Time
 	}
-	w.conditionAt, w.urgent = at, urgent
-	c.heapOf(w).push(w)
-}
-
-// remove leaves a pod's condition as it is.
-func (c *conditions) remove(w *waitingPod) {
-	if !w.conditionAt.IsZero() {
-		c.heapOf(w).remove(w)
-		w.conditionAt = time.Time{}
-	}
-}
-
-// take takes the pod whose condition is to be checked now, urgent ones first and each in the order in which they are due; nil where there is
-// none. O(log pods).
-func (c *conditions) take(now time.Time) *waitingPod {
-	chosen, rest := c.urgent.root, c.rest.root
-	if chosen != nil && now.Before(chosen.conditionAt) {
-		chosen = nil
-	}
-	if c.inARow++; rest != nil && !now.Before(rest.conditionAt) && (chosen == nil || c.inARow >= restShare) {
-		chosen, c.inARow = rest, 0
-	}
-	if chosen != nil {
-		c.remove(chosen)
-	}
-	return chosen
-}
-
-func (c *conditions) heapOf(w *waitingPod) *podHeap {
-	if w.urgent {
-		return &c.urgent
-	}
-	return &c.rest
-}
-
-// takeCondition takes the pod whose condition is to be checked now; ok is false where there is none.
-func (g *Gate) takeCondition() (uid types.UID, ok bool) {
+	var urgent, others []due
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if w := g.waiting.conditions.take(g.clock.Now()); w != nil {
-		return types.UID(w.pod.UID), true
+	now := g.clock.Now()
+	for _, w := range g.waiting.line {
+		one := due{types.UID(w.pod.UID), w.conditionAt}
+		switch {
+		case one.at.IsZero() || now.Before(one.at):
+		case w.unschedulable:
+			urgent = append(urgent, one)
+		default:
+			others = append(others, one)
+		}
 	}
-	return "", false
+	g.mu.Unlock()
+	for _, those := range [][]due{urgent, others} {
+		slices.SortStableFunc(those, func(a, b due) int { return a.at.Compare(b.at) })
+	}
+	first := min(len(urgent), max(conditionBatch-len(others), conditionBatch-restShare))
+	for _, one := range slices.Concat(urgent[:first], others[:min(len(others), conditionBatch-first)]) {
+		uids = append(uids, one.uid)
+	}
+	return uids
 }
 
 // checkConditionIn has a waiting pod's condition checked again after a while.
@@ -118,7 +87,7 @@ func (g *Gate) checkConditionIn(uid types.UID, wait time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if w := g.waiting.pods[uid]; w != nil {
-		g.waiting.conditions.check(w, g.clock.Now().Add(wait), w.unschedulable)
+		w.checkCondition(g.clock.Now().Add(wait))
 	}
 }
 
@@ -136,11 +105,14 @@ type heldPod struct {
 	message string
 }
 
-// heldPodOf is the pod where its queue holds it.
+// heldPodOf is the pod where its queue holds it, whose condition is checked now.
 func (g *Gate) heldPodOf(uid types.UID) (held heldPod, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	w := g.waiting.pods[uid]
+	if w != nil {
+		w.conditionAt = time.Time{}
+	}
 	if w == nil || !w.held || w.promised {
 		return heldPod{}, false
 	}
@@ -186,11 +158,13 @@ func (s *scheduler) runConditionUpdates(ctx context.Context) {
 			goroutines.Sleep(ctx, standbyPause) // a standby's queue is not what its leader sees
 			continue
 		}
-		if uid, ok := s.gate.takeCondition(); ok {
+		due := s.gate.dueConditions()
+		for _, uid := range due {
 			s.updateCondition(ctx, client, uid)
-			continue
 		}
-		goroutines.Sleep(ctx, conditionSettle)
+		if len(due) == 0 {
+			goroutines.Sleep(ctx, conditionSettle)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clientsetfake "k8s.io/client-go/kubernetes/fake"
 
 	"makeway.dev/makeway/plugin/wire"
@@ -230,13 +231,14 @@ func TestAConditionThatACycleHasWrittenIsLookedAt(t *testing.T) {
 	w.shows(p)
 	w.rejected(p) // in PreFilter, as another scheduler has taken the room
 	w.clock.Step(conditionSettle)
-	if _, ok := w.gate.takeCondition(); !ok {
+	if len(w.gate.dueConditions()) != 1 {
 		t.Fatal("no condition to look at")
 	}
+	w.gate.heldPodOf(p.UID)
 
 	w.shows(unschedulable(p, "0/1 nodes are available: queue root: cpu 0 of 5m used, 10m asked."))
 
-	if _, ok := w.gate.takeCondition(); !ok {
+	if len(w.gate.dueConditions()) != 1 {
 		t.Error("no condition to look at at once")
 	}
 }
@@ -286,7 +288,7 @@ func TestAStandbyForgetsPodsThatAreGone(t *testing.T) {
 		w.deletes(p)
 	}
 	w.gate.due(false)
-	if held := &w.gate.waiting.conditions; len(w.gate.waiting.pods) > 0 || held.urgent.root != nil || held.rest.root != nil {
+	if len(w.gate.waiting.pods)+len(w.gate.waiting.line) > 0 {
 		t.Error("pods that are gone are remembered")
 	}
 }
@@ -301,37 +303,21 @@ func TestAPodThatLooksLikeALackOfNodesDoesNotWaitBehindOtherConditions(t *testin
 	w.admits(late)
 	w.clock.Step(conditionSettle)
 
-	if first, _ := w.gate.takeCondition(); first != late.UID {
-		t.Errorf("%s comes first", first)
+	if due := w.gate.dueConditions(); len(due) != conditionBatch || due[0] != late.UID {
+		t.Errorf("%d are due, and %s comes first", len(due), due[0])
 	}
 }
 
 func TestUrgentConditionsDoNotStarveTheOthers(t *testing.T) {
-	held := newConditions()
-	other := &waitingPod{}
-	held.check(other, start, false)
+	w := limited(t, limit("root", "cpu", 0))
+	w.admits(in("", "other", 0, 1).Obj())
 	for i := range 100 {
-		held.check(&waitingPod{pod: wire.PodRef{UID: fmt.Sprint("urgent", i)}}, start, true)
+		w.admits(unschedulable(in("", fmt.Sprint("urgent", i), 0, 1).Obj(), "0/3 nodes are available: 3 Insufficient cpu."))
 	}
+	w.clock.Step(time.Second)
 
-	for range restShare {
-		if held.take(start) == other {
-			return
-		}
-	}
-	t.Errorf("not among the first %d", restShare)
-}
-
-func TestAConditionThatIsAskedForAgainKeepsItsTurn(t *testing.T) {
-	held, p := newConditions(), &waitingPod{}
-	held.check(p, start, true)
-	held.check(p, start.Add(conditionSettle), false)
-
-	if taken := held.take(start); taken != p || !taken.urgent {
-		t.Errorf("taken %+v", taken)
-	}
-	if held.urgent.root != nil || held.rest.root != nil {
-		t.Error("it is there still")
+	if due := w.gate.dueConditions(); len(due) != conditionBatch || !slices.Contains(due, "other") {
+		t.Errorf("not in the first batch: %v", due)
 	}
 }
 
@@ -344,7 +330,7 @@ func TestAPodThatIsRejectedAgainKeepsTheTurnOfItsCondition(t *testing.T) {
 	w.admits(p)
 	w.clock.Step(conditionSettle / 2)
 
-	if first, ok := w.gate.takeCondition(); !ok || first != p.UID {
-		t.Errorf("%q comes first", first)
+	if due := w.gate.dueConditions(); !slices.Equal(due, []types.UID{p.UID}) {
+		t.Errorf("%v are due", due)
 	}
 }

@@ -1,7 +1,6 @@
 package queues
 
 import (
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -12,15 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
-
-	"makeway.dev/makeway/plugin/internal/minor"
 )
 
 // demand is what counts of a pod in its queue.
 type demand struct {
 	asked     string // the queue that it names
 	namespace string
-	gang      string // the name of its pod group; empty: none
 	priority  int32
 	amounts   []amount
 	leaf      *queue // of one tree, once it is placed
@@ -28,7 +24,7 @@ type demand struct {
 }
 
 func demandOf(pod *v1.Pod) demand {
-	return demand{asked: askedQueue(pod), namespace: pod.Namespace, gang: minor.GroupName(pod), priority: corev1helpers.PodPriority(pod), amounts: requestsOf(pod)}
+	return demand{asked: askedQueue(pod), namespace: pod.Namespace, priority: corev1helpers.PodPriority(pod), amounts: requestsOf(pod)}
 }
 
 // place puts it into its queue of a tree.
@@ -66,38 +62,6 @@ type member struct {
 // placed reports whether it is on a node, if only in the scheduler's memory.
 func (m *member) placed() bool { return m.bound || m.reserved }
 
-// binds reports whether it is on a node in the scheduler's memory alone.
-func (m *member) binds() bool { return m.reserved && !m.bound }
-
-// group is what members have in common that count alike in every tree.
-func (m *member) group() group {
-	return group{asked: m.asked, namespace: m.namespace, gang: m.gang, priority: m.priority, placed: m.placed()}
-}
-
-// group are members that count alike in every tree, whatever its queues. Those of a gang are a group of their own.
-type group struct {
-	asked, namespace, gang string
-	priority               int32
-	placed                 bool
-}
-
-// sum is what the members of a group hold together.
-type sum struct {
-	pods    int64
-	amounts map[string]int64 // by resource
-	binding map[string]int64 // what those of a gang hold of it that are not bound yet
-	bound   int              // how many of a gang have been bound since they were reserved
-}
-
-// addTo adds amounts, or takes them away: sign. A pod's author names the resources.
-func addTo(held map[string]int64, amounts []amount, sign int64) {
-	for _, a := range amounts {
-		if held[a.resource] += sign * a.value; held[a.resource] == 0 {
-			delete(held, a.resource)
-		}
-	}
-}
-
 // ranks are what pods of each priority hold, or were promised, in each queue of a tree.
 type ranks []map[int32][]int64 // by queue's number and priority: amounts by resource's index, and how many pods
 
@@ -110,8 +74,8 @@ func newRanks(tree *queueTree) ranks {
 	return r
 }
 
-// add adds what so many pods of a priority need to their queue and those above it, or takes it away: sign. O(depth × resources).
-func (r ranks) add(leaf *queue, priority int32, needs []need, pods, sign int64) {
+// add adds what a pod of a priority needs to its queue and those above it, or takes it away: sign. O(depth × resources).
+func (r ranks) add(leaf *queue, priority int32, needs []need, sign int64) {
 	for _, q := range leaf.line {
 		count := len(q.max)
 		held := r[q.number][priority]
@@ -122,7 +86,7 @@ func (r ranks) add(leaf *queue, priority int32, needs []need, pods, sign int64) 
 		for _, n := range needs {
 			held[n.index] += sign * n.value
 		}
-		if held[count] += sign * pods; held[count] == 0 {
+		if held[count] += sign; held[count] == 0 {
 			delete(r[q.number], priority)
 		}
 	}
@@ -139,22 +103,18 @@ func (r ranks) held(q *queue, index int, counts func(priority int64) bool) (tota
 }
 
 // queueUsage is what pods hold, and in a tree what each queue does with all below it. It knows pods by UID, so that a pod counts once
-// however often it is taken in. Another tree is filled from sums, which are as many as there are groups of pods, not pods. Not safe for
-// concurrent use.
+// however often it is taken in. Not safe for concurrent use.
 type queueUsage struct {
 	members map[types.UID]*member
-	sums    map[group]*sum
 	tree    *queueTree // nil: no limits are in force
 	used    [][]int64  // by queue's number and resource's index
 	byRank  ranks      // the same of placed pods, by priority too: what victims may free
 }
 
 // newQueueUsage is that of no pods, without a tree.
-func newQueueUsage() *queueUsage {
-	return &queueUsage{members: map[types.UID]*member{}, sums: map[group]*sum{}}
-}
+func newQueueUsage() *queueUsage { return &queueUsage{members: map[types.UID]*member{}} }
 
-// setTree has pods count in the queues of a tree; nil: in none. O(groups × (depth + resources)).
+// setTree has pods count in the queues of a tree; nil: in none. O(pods × (depth + resources)).
 func (u *queueUsage) setTree(tree *queueTree) {
 	u.tree, u.used, u.byRank = tree, nil, nil
 	if tree == nil {
@@ -164,12 +124,9 @@ func (u *queueUsage) setTree(tree *queueTree) {
 	for range tree.queues {
 		u.used = append(u.used, make([]int64, len(tree.names)))
 	}
-	for of, held := range u.sums {
-		amounts := make([]amount, 0, len(held.amounts))
-		for resource, value := range held.amounts {
-			amounts = append(amounts, amount{resource, value})
-		}
-		u.enter(of, tree.needs(amounts), held.pods, 1)
+	for _, m := range u.members {
+		m.place(tree)
+		u.add(m, 1)
 	}
 }
 
@@ -180,7 +137,6 @@ func (u *queueUsage) placedOf(uid types.UID) *demand {
 		return nil
 	}
 	own := m.demand
-	own.place(u.tree)
 	return &own
 }
 
@@ -197,21 +153,17 @@ func (u *queueUsage) change(uid types.UID, change func(*member)) (freed *queue) 
 	if before != nil && before.placed() && now.placed() {
 		now.asked = before.asked
 	}
-	wasBinding := before != nil && before.binds()
-	if before != nil && now.group() == before.group() && slices.Equal(now.amounts, before.amounts) {
-		u.addBinding(before, -1)
-		u.addBinding(&now, 1)
+	if before != nil && now.placed() == before.placed() && now.like(&before.demand) && (now.placed() || now.held) {
+		now.leaf, now.needs = before.leaf, before.needs
 		*before = now
-	} else {
-		freed = u.forget(uid)
-		u.members[uid] = &now
-		u.add(&now, 1)
+		return nil
 	}
-	if wasBinding && now.bound {
-		u.sums[now.group()].bound++
-	}
-	if !now.placed() && !now.held {
-		return u.forget(uid)
+	freed = u.forget(uid)
+	if now.placed() || now.held {
+		if u.members[uid] = &now; u.tree != nil {
+			now.place(u.tree)
+			u.add(&now, 1)
+		}
 	}
 	return freed
 }
@@ -223,92 +175,22 @@ func (u *queueUsage) forget(uid types.UID) *queue {
 		return nil
 	}
 	delete(u.members, uid)
-	u.add(m, -1)
 	if u.tree == nil {
 		return nil
 	}
-	return u.tree.place(m.asked, m.namespace)
+	u.add(m, -1)
+	return m.leaf
 }
 
-// mates are the placed members of a pod's gang that count alike; nil where there are none.
-func (u *queueUsage) mates(d *demand) *sum {
-	if d.gang == "" {
-		return nil
-	}
-	return u.sums[group{asked: d.asked, namespace: d.namespace, gang: d.gang, priority: d.priority, placed: true}]
-}
-
-// beside is what members of a pod's gang held in the cycle in which its queue had no room for it.
-type beside struct {
-	mates   *sum // nil: there were none
-	amounts map[string]int64
-	bound   int
-}
-
-// besideOf is what a pod's mates hold now that are in its cycle: those that are bound stay, whatever comes of the cycle. O(resources).
-func (u *queueUsage) besideOf(d *demand) beside {
-	mates := u.mates(d)
-	if mates == nil {
-		return beside{}
-	}
-	return beside{mates: mates, amounts: maps.Clone(mates.binding), bound: mates.bound}
-}
-
-// needsOf are what a pod needs of its queue, with what its mates held there in its cycle and have given back: a gang comes to its place
-// together, or not at all. Mates that were bound have come to theirs without it. O(resources).
-func (u *queueUsage) needsOf(d *demand, held beside) []need {
-	now := u.mates(d)
-	if len(held.amounts) == 0 || held.mates.bound != held.bound || now != nil && now != held.mates {
-		return d.needs
-	}
-	needs := slices.Clone(d.needs)
-	for i := range needs {
-		name := u.tree.names[needs[i].index]
-		needs[i].value += max(0, held.amounts[name]-held.mates.binding[name])
-	}
-	return needs
-}
-
-// add adds what a pod counts for, or takes it away: sign.
+// add adds what a pod needs to its queue of the tree and those above it, or takes it away: sign.
 func (u *queueUsage) add(m *member, sign int64) {
-	of := m.group()
-	held := u.sums[of]
-	if held == nil {
-		held = &sum{amounts: map[string]int64{}}
-		u.sums[of] = held
-	}
-	addTo(held.amounts, m.amounts, sign)
-	u.addBinding(m, sign)
-	if held.pods += sign; held.pods == 0 {
-		delete(u.sums, of)
-	}
-	if u.tree != nil {
-		u.enter(of, u.tree.needs(m.amounts), 1, sign)
-	}
-}
-
-// addBinding adds to its gang's sum what a pod counts for that is not bound yet, or takes it away: sign.
-func (u *queueUsage) addBinding(m *member, sign int64) {
-	if m.gang == "" || !m.binds() {
-		return
-	}
-	held := u.sums[m.group()]
-	if held.binding == nil {
-		held.binding = map[string]int64{}
-	}
-	addTo(held.binding, m.amounts, sign)
-}
-
-// enter adds what so many pods of a group need to their queue and those above it, or takes it away: sign.
-func (u *queueUsage) enter(of group, needs []need, pods, sign int64) {
-	leaf := u.tree.place(of.asked, of.namespace)
-	for _, q := range leaf.line {
-		for _, n := range needs {
+	for _, q := range m.leaf.line {
+		for _, n := range m.needs {
 			u.used[q.number][n.index] += sign * n.value
 		}
 	}
-	if of.placed {
-		u.byRank.add(leaf, of.priority, needs, pods, sign)
+	if m.placed() {
+		u.byRank.add(m.leaf, m.priority, m.needs, sign)
 	}
 }
 

@@ -1,12 +1,15 @@
 package queues
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -26,17 +29,16 @@ const maxChecks = 1000
 type waitingPod struct {
 	demand
 	pod         wire.PodRef
+	grouped     bool  // its group comes to a cycle together
 	rank        int64 // below which pods may be its victims
 	profileMode string
 	created     time.Time
-	blocked     *queue // where it does not fit, as last checked; nil: that is not known
-	beside      beside // what its gang's members held in its queue when it did not fit there in their cycle
 	standing
+	turn
 	flushAt       time.Time // when it is checked again in any case
 	unschedulable bool      // its condition says so, and cluster autoscalers add nodes for it
 	message       string    // why, for people
 	about         string    // what every message that says so contains
-	turn
 }
 
 // standing is how far a waiting pod has come.
@@ -47,18 +49,22 @@ type standing struct {
 	held     bool // PreEnqueue holds it, or would: its condition is to say so
 }
 
-// turn is where a waiting pod is in the heaps.
+// turn is when a waiting pod is checked.
 type turn struct {
-	checked     uint64 // when it was last checked, in ticks; it may not change while the pod is in a heap
-	waits       bool   // it is in a heap: of those that are due, or of those that are blocked in the same queue
-	links       [orders]heapLinks
-	timer       time.Time // when it is due in any case, or its promise ends; zero: it has none
+	due         bool      // in the next rounds, whatever has happened
+	blocked     *queue    // else once this queue holds less, in which it does not fit, as last checked; nil: that is not known
+	checked     uint64    // when it was last checked, in ticks
+	timer       time.Time // when it is due in any case, or its promise ends; zero: never
 	conditionAt time.Time // when its condition is to be checked; zero: it is not
-	urgent      bool      // before those of others
+}
+
+// before compares waiting pods as they are to be tried.
+func before(a, b *waitingPod) int {
+	return cmp.Or(cmp.Compare(b.priority, a.priority), a.created.Compare(b.created), strings.Compare(a.pod.UID, b.pod.UID))
 }
 
 func newWaitingPod(pod *v1.Pod, demand demand, profileMode string) *waitingPod {
-	return &waitingPod{demand: demand, pod: refOf(pod), rank: rankOf(pod), profileMode: profileMode, created: pod.CreationTimestamp.Time, unschedulable: looksUnschedulable(pod)}
+	return &waitingPod{demand: demand, pod: refOf(pod), grouped: minor.InGroup(pod), rank: rankOf(pod), profileMode: profileMode, created: pod.CreationTimestamp.Time, unschedulable: looksUnschedulable(pod)}
 }
 
 // waitingPods are the pods that the gate keeps out, and those that it has let in and that have no place yet. They are
@@ -74,24 +80,19 @@ func newWaitingPod(pod *v1.Pod, demand demand, profileMode string) *waitingPod {
 // A promise ends with the pod's place being reserved, its being turned away, or after a while. Not safe for
 // concurrent use.
 type waitingPods struct {
-	pods       map[types.UID]*waitingPod
-	due        *podSet            // to be checked
-	blocked    map[*queue]*podSet // the others, by where they do not fit; nil: where that is not known
-	timers     podHeap
-	conditions conditions
-	ticks      uint64                          // counts what may let pods in, and rounds
-	freed      map[*queue]uint64               // when a queue has last come to hold less, in ticks
-	backoffs   map[types.UID]activationBackoff // of pods that were activated and are not placed
-	promised   ranks
-	granted    int       // how many of the pods have a promise
-	standby    time.Time // promises last at least until then
+	pods     map[types.UID]*waitingPod
+	line     []*waitingPod                   // the same in the order in which they are to be tried
+	last     *waitingPod                     // in the line, up to which those have been checked that are not among the first
+	ticks    uint64                          // counts what may let pods in, and rounds
+	freed    map[*queue]uint64               // when a queue has last come to hold less, in ticks
+	backoffs map[types.UID]activationBackoff // of pods that were activated and are not placed
+	promised ranks
+	granted  int       // how many of the pods have a promise
+	standby  time.Time // promises last at least until then
 }
 
 func newWaitingPods() *waitingPods {
-	return &waitingPods{
-		pods: map[types.UID]*waitingPod{}, due: newPodSet(), blocked: map[*queue]*podSet{}, timers: podHeap{order: byTimer},
-		conditions: newConditions(), freed: map[*queue]uint64{}, backoffs: map[types.UID]activationBackoff{},
-	}
+	return &waitingPods{pods: map[types.UID]*waitingPod{}, freed: map[*queue]uint64{}, backoffs: map[types.UID]activationBackoff{}}
 }
 
 // blockedBy notes where a pod does not fit.
@@ -100,67 +101,36 @@ func (w *waitingPod) blockedBy(short []room) {
 }
 
 // holdBack notes that a pod is held for its queue, for its condition to say so.
-func (l *waitingPods) holdBack(w *waitingPod, now time.Time) {
+func (w *waitingPod) holdBack(now time.Time) {
 	w.held = true
-	l.conditions.check(w, now.Add(conditionSettle), w.unschedulable)
+	w.checkCondition(now.Add(conditionSettle))
 }
 
-// enter lets a pod wait that does not, and has just been checked.
+// checkCondition has a pod's condition checked at a time, or when it was to be checked before that.
+func (w *waitingPod) checkCondition(at time.Time) {
+	if w.conditionAt.IsZero() || at.Before(w.conditionAt) {
+		w.conditionAt = at
+	}
+}
+
+// enter lets a pod wait that does not, and has just been checked. Its place in the line is found in O(log waiting), and what follows moves.
 func (l *waitingPods) enter(w *waitingPod) {
 	l.pods[types.UID(w.pod.UID)] = w
+	at, _ := slices.BinarySearchFunc(l.line, w, before)
+	l.line = slices.Insert(l.line, at, w)
 	l.rest(w, w.flushAt)
 }
 
 // rest leaves a pod, which has just been checked, in peace until the queue where it does not fit holds less, or
-// a time (zero: none). O(log waiting).
+// a time (zero: none).
 func (l *waitingPods) rest(w *waitingPod, until time.Time) {
-	l.unlink(w)
-	w.checked, w.waits = l.ticks, true
-	set := l.blocked[w.blocked]
-	if set == nil {
-		set = newPodSet()
-		l.blocked[w.blocked] = set
-	}
-	set.push(w)
-	l.setTimer(w, until)
+	w.due, w.checked, w.timer = false, l.ticks, until
 }
 
-// recheck lets a pod be checked in one of the next rounds. O(log waiting).
-func (l *waitingPods) recheck(w *waitingPod) {
-	l.unlink(w)
-	w.waits, w.blocked = true, nil
-	l.due.push(w)
-}
-
-// recheckAll lets every pod be checked. O(queues × log waiting).
+// recheckAll lets every pod be checked that has no promise. O(waiting).
 func (l *waitingPods) recheckAll() {
-	for _, set := range l.blocked {
-		l.due.meld(set)
-	}
-}
-
-// unlink takes a pod out of its heaps, where it is in some. O(log waiting).
-func (l *waitingPods) unlink(w *waitingPod) {
-	if !w.waits {
-		return
-	}
-	w.waits = false
-	for order := range l.due {
-		in := &l.due[order]
-		if w.links[order].up == nil && in.root != w {
-			in = &l.blocked[w.blocked][order]
-		}
-		in.remove(w)
-	}
-}
-
-// setTimer replaces a pod's timer; the zero time is none. O(log waiting).
-func (l *waitingPods) setTimer(w *waitingPod, at time.Time) {
-	if !w.timer.IsZero() {
-		l.timers.remove(w)
-	}
-	if w.timer = at; !at.IsZero() {
-		l.timers.push(w)
+	for _, w := range l.line {
+		w.due = w.due || !w.promised
 	}
 }
 
@@ -168,9 +138,9 @@ func (l *waitingPods) setTimer(w *waitingPod, at time.Time) {
 // nothing was.
 func (l *waitingPods) remove(w *waitingPod) *queue {
 	delete(l.pods, types.UID(w.pod.UID))
-	l.unlink(w)
-	l.setTimer(w, time.Time{})
-	l.conditions.remove(w)
+	if at, found := slices.BinarySearchFunc(l.line, w, before); found {
+		l.line = slices.Delete(l.line, at, at+1)
+	}
 	if !w.promised {
 		return nil
 	}
@@ -203,15 +173,11 @@ func (l *waitingPods) leave(uid types.UID) *queue {
 // settled forgets how often a pod was activated: it is placed or gone.
 func (l *waitingPods) settled(uid types.UID) { delete(l.backoffs, uid) }
 
-// noteFreed notes that a queue and those above it hold less: pods that do not fit there are checked again.
-// O(depth × log waiting).
+// noteFreed notes that a queue and those above it hold less: pods that do not fit there are checked again. O(depth).
 func (l *waitingPods) noteFreed(leaf *queue) {
 	l.ticks++
 	for _, q := range leaf.line {
 		l.freed[q] = l.ticks
-		if set := l.blocked[q]; set != nil {
-			l.due.meld(set)
-		}
 	}
 }
 
@@ -233,106 +199,111 @@ func (l *waitingPods) update(pod *v1.Pod, tree *queueTree) bool {
 	now.place(tree)
 	l.remove(w)
 	w = newWaitingPod(pod, now, w.profileMode)
-	l.pods[pod.UID] = w
-	l.recheck(w)
+	l.enter(w)
+	w.due = true
 	return true
 }
 
-// reenter places all waiting pods in another tree, nil for none, and lets them be checked. Promises end.
-// O(waiting × (depth + log waiting)).
+// reenter places all waiting pods in another tree, nil for none, and lets them be checked. Promises end. O(waiting × depth).
 func (l *waitingPods) reenter(tree *queueTree) {
-	l.due, l.blocked, l.timers = newPodSet(), map[*queue]*podSet{}, podHeap{order: byTimer}
 	l.freed, l.promised, l.granted = map[*queue]uint64{}, nil, 0
 	if tree != nil {
 		l.promised = newRanks(tree)
 	}
-	for uid, w := range l.pods {
-		if w.passed {
-			l.conditions.remove(w)
-			delete(l.pods, uid)
-			continue
-		}
-		w.leaf, w.needs, w.promised, w.tried, w.held = nil, nil, false, false, false
-		w.waits, w.timer = false, time.Time{}
+	l.line = slices.DeleteFunc(l.line, func(w *waitingPod) bool { return w.passed })
+	clear(l.pods)
+	for _, w := range l.line {
+		l.pods[types.UID(w.pod.UID)] = w
+		w.leaf, w.needs, w.standing = nil, nil, standing{}
+		w.turn = turn{due: true, conditionAt: w.conditionAt}
 		if tree != nil {
 			w.place(tree)
 		}
-		l.recheck(w)
 	}
 }
 
 // round takes the pods to try now, in order. One that nothing holds any more waits no longer.
-// Where more are due than one round checks, half of it goes to the first in order and half to those that were not checked
-// for longest, so that none is passed over forever; the others stay due, and next is now. O(log waiting + depth) for
-// each pod checked, however many wait.
+// Where more are due than one round checks, half of it goes to the first in order, and half to those after the ones that were checked so
+// in the round before, so that none is passed over forever; the others stay due, and next is now. It looks at all that wait, and checks
+// so many of them alone.
 func (l *waitingPods) round(usage *queueUsage, limitsKnown limitsState, applies ModeApplies, now time.Time, leads bool) (pods []wire.PodRef, next time.Time) {
 	l.ticks++
 	if !leads {
 		l.standby = now.Add(promiseLasts)
 	}
 	l.runTimers(now)
-	checks := l.take(maxChecks/2, byOrder)
-	checks = append(checks, l.take(maxChecks/2, byAge)...)
-	slices.SortFunc(checks, before)
-	for _, w := range checks {
+	for _, w := range l.take() {
 		if l.tryNow(w, usage, limitsKnown, applies, now) {
 			pods = append(pods, w.pod)
 		}
 	}
-	switch {
-	case !l.due.empty():
-		next = now
-	case l.timers.root != nil:
-		next = l.timers.root.timer
+	for _, w := range l.line {
+		at := w.timer
+		if l.isDue(w) {
+			at = now
+		}
+		if next.IsZero() || !at.IsZero() && at.Before(next) {
+			next = at
+		}
 	}
 	return pods, next
 }
 
+// isDue reports whether a pod is to be checked.
+func (l *waitingPods) isDue(w *waitingPod) bool { return w.due || !w.promised && l.isFreed(w) }
+
 // runTimers ends promises that are over, for any pod may have that room, and lets pods be checked whose time has come.
 func (l *waitingPods) runTimers(now time.Time) {
-	for range maxChecks {
-		w := l.timers.root
-		if w == nil || now.Before(w.timer) {
-			return
+	var ended []*waitingPod
+	for _, w := range l.line {
+		if !w.timer.IsZero() && !now.Before(w.timer) && len(ended) < maxChecks {
+			ended = append(ended, w)
 		}
+	}
+	for _, w := range ended {
 		switch {
 		case w.promised && now.Before(l.standby):
-			l.setTimer(w, l.standby)
+			w.timer = l.standby
+			continue
 		case w.promised:
 			l.withdraw(w)
-			l.setTimer(w, time.Time{})
 			l.noteFreed(w.leaf)
 			if w.passed {
 				l.remove(w)
 				continue
 			}
-			l.recheck(w)
-		default:
-			if !w.flushAt.IsZero() && !now.Before(w.flushAt) {
-				w.tried, w.flushAt = false, now.Add(heldFlush)
-			}
-			l.setTimer(w, time.Time{})
-			l.recheck(w)
+		case !w.flushAt.IsZero() && !now.Before(w.flushAt):
+			w.tried, w.flushAt = false, now.Add(heldFlush)
 		}
+		w.due, w.timer = true, time.Time{}
 	}
 }
 
-// take takes so many of the pods that are due, the first in an order.
-func (l *waitingPods) take(n, order int) []*waitingPod {
-	var taken []*waitingPod
-	for len(taken) < n && !l.due.empty() {
-		w := l.due[order].root
+// take are the pods to check in a round, in order.
+func (l *waitingPods) take() (taken []*waitingPod) {
+	for _, w := range l.line {
+		if l.isDue(w) {
+			taken = append(taken, w)
+		}
+	}
+	if len(taken) > maxChecks {
+		others := taken[maxChecks/2:]
+		if at := slices.IndexFunc(others, func(w *waitingPod) bool { return l.last == nil || before(w, l.last) > 0 }); at > 0 {
+			others = slices.Concat(others[at:], others[:at])
+		}
+		l.last = others[maxChecks/2-1]
+		taken = slices.SortedFunc(slices.Values(slices.Concat(taken[:maxChecks/2], others[:maxChecks/2])), before)
+	}
+	for _, w := range taken {
 		if l.isFreed(w) {
 			w.tried = false
 		}
-		l.unlink(w)
-		taken = append(taken, w)
 	}
 	return taken
 }
 
-// tryNow reports whether a pod is to be tried now. It is in no heap before; afterwards it rests, has a promise, or waits
-// no longer.
+// tryNow reports whether a pod is to be tried now. Afterwards it rests, has a promise, or waits no longer. One of a group is promised
+// nothing: it comes to its cycle with the others, and may be kept out there again.
 func (l *waitingPods) tryNow(w *waitingPod, usage *queueUsage, limitsKnown limitsState, applies ModeApplies, now time.Time) bool {
 	if limitsKnown == noQueues || !applies(w.profileMode, w.priority, w.namespace) {
 		l.remove(w)
@@ -345,7 +316,7 @@ func (l *waitingPods) tryNow(w *waitingPod, usage *queueUsage, limitsKnown limit
 	}
 	uid := types.UID(w.pod.UID)
 	own := usage.placedOf(uid)
-	if short := usage.shortages(w.leaf, usage.needsOf(&w.demand, w.beside), own, l.promisedTo(int64(w.priority), w)); len(short) > 0 {
+	if short := usage.shortages(w.leaf, w.needs, own, l.promisedTo(int64(w.priority), w)); len(short) > 0 {
 		w.blockedBy(short)
 		if !now.Before(w.flushAt) {
 			w.flushAt = now.Add(heldFlush)
@@ -361,7 +332,11 @@ func (l *waitingPods) tryNow(w *waitingPod, usage *queueUsage, limitsKnown limit
 	}
 	l.backoffs[uid] = backoff.next(now)
 	w.passed, w.held = false, false
-	l.grant(w, now)
+	if w.grouped {
+		l.remove(w)
+	} else {
+		l.grant(w, now)
+	}
 	return true
 }
 
@@ -374,24 +349,22 @@ func (l *waitingPods) mayActivate(w *waitingPod, now time.Time, mayPreempt bool)
 		return true
 	}
 	if !w.held {
-		l.holdBack(w, now)
+		w.holdBack(now)
 	}
 	return false
 }
 
 // grant promises a pod its room.
 func (l *waitingPods) grant(w *waitingPod, now time.Time) {
-	l.unlink(w)
-	w.promised = true
-	l.setTimer(w, now.Add(promiseLasts))
-	l.promised.add(w.leaf, w.priority, w.needs, 1, 1)
+	w.due, w.promised, w.timer = false, true, now.Add(promiseLasts)
+	l.promised.add(w.leaf, w.priority, w.needs, 1)
 	l.granted++
 }
 
 // withdraw takes a promise back.
 func (l *waitingPods) withdraw(w *waitingPod) {
 	w.promised = false
-	l.promised.add(w.leaf, w.priority, w.needs, 1, -1)
+	l.promised.add(w.leaf, w.priority, w.needs, -1)
 	l.granted--
 }
 
