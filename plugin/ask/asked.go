@@ -17,6 +17,11 @@ import (
 const (
 	// LeastWait is how long a cycle waits beyond the time that its filters took.
 	LeastWait = 10 * time.Millisecond
+	// CrowdedWait is how long a cycle waits at the least while answers that are kept go unused: so many pods wait for their turns that
+	// giving up costs all cycles of a round of the queue, and the plan is made anew.
+	CrowdedWait = 100 * time.Millisecond
+	// crowdedFor is how long that is so after an answer that was not used.
+	crowdedFor = 30 * time.Second
 	// MostGroupWait is how long a cycle of a group waits however long its filters took.
 	MostGroupWait = time.Second
 	// AnsweredWithin is how long an answer may take, at the least, before it counts as lost.
@@ -76,8 +81,9 @@ func (a *Asked) Await(ctx context.Context, patience time.Duration) (*wire.PlanRe
 type Late struct {
 	most int
 
-	mu sync.Mutex
-	of map[types.UID]lateOne
+	mu      sync.Mutex
+	of      map[types.UID]lateOne
+	crowded time.Time // until when cycles wait longer
 }
 
 // lateOne is a question, and what it is of; empty where its answer is of no use any more.
@@ -160,6 +166,20 @@ func (l *Late) End(uid types.UID, asked *Asked) bool {
 	}
 	l.drop(uid)
 	return true
+}
+
+// Unused notes that an answer is of no use: its preemptor's next cycle has not come in time, or too many are kept already.
+func (l *Late) Unused(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.crowded = now.Add(crowdedFor)
+}
+
+// Crowded reports whether answers that are kept go unused.
+func (l *Late) Crowded(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return now.Before(l.crowded)
 }
 
 // Forget keeps no question of a preemptor any longer: it is bound, gone, or has its order.

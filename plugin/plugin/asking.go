@@ -199,13 +199,18 @@ type inquiry struct {
 	before   bool          // it was asked in a cycle before
 }
 
-// waitFor begins a cycle's waiting: as long as its filters took, and the least that a cycle waits, which is what another cycle would cost.
-// It does not wait while the planner is away.
+// waitFor begins a cycle's waiting: as long as its filters took, and the least that a cycle waits, which is what another cycle would cost;
+// longer while another cycle comes too late for the answer. It does not wait while the planner is away.
 func (p *preemptor) waitFor(breaker *ask.Breaker, about string, filters, most time.Duration) {
 	p.inquiry = inquiry{breaker: breaker, about: about, away: breaker.Away()}
-	if !p.away {
-		p.patience = min(most, filters+p.engine.planner.Least)
+	if p.away {
+		return
 	}
+	p.patience = filters + p.engine.planner.Least
+	if p.engine.planner.Late.Crowded(p.engine.clock.Now()) {
+		p.patience = max(p.patience, ask.CrowdedWait)
+	}
+	p.patience = min(p.patience, most)
 }
 
 // answer returns the planner's plan or refusal; the result says why there is neither. asked and begin as of awaitReply.
@@ -256,7 +261,7 @@ func (p *preemptor) awaitReply(ctx context.Context, asked *ask.Asked, begin func
 // keep keeps a question for the preemptor's next cycle.
 func (p *preemptor) keep(asked *ask.Asked) {
 	if p.kept = p.engine.planner.Late.Keep(p.uid, p.one().Namespace, asked, p.about, p.span); !p.kept {
-		latePlans.WithLabelValues(lateDropped).Inc()
+		p.unused(lateDropped)
 		p.engine.memory.Retries.PlanUnavailable(p.one(), time.Time{})
 		return
 	}
@@ -289,8 +294,14 @@ func (p *preemptor) follow(ctx context.Context, asked *ask.Asked) {
 		}
 	}
 	if p.engine.planner.Late.End(p.uid, asked) {
-		latePlans.WithLabelValues(lateExpired).Inc()
+		p.unused(lateExpired)
 	}
+}
+
+// unused counts an answer that came too late for its cycle and is used in no other.
+func (p *preemptor) unused(why string) {
+	latePlans.WithLabelValues(why).Inc()
+	p.engine.planner.Late.Unused(p.engine.clock.Now())
 }
 
 // notYet ends a cycle whose answer has not come in time. The pod's condition stays as it is: the next cycle says what has become of it.

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/telemetry"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -300,5 +301,28 @@ func TestACycleWaitsAsLongAsAnotherOneWouldCost(t *testing.T) {
 		if p.patience != want {
 			t.Errorf("filters took %s: it waits %s, not %s", took, p.patience, want)
 		}
+	}
+}
+
+func TestCyclesWaitLongerWhileAnswersThatAreKeptGoUnused(t *testing.T) {
+	const least = time.Millisecond
+	w, p, answer := lateWorld(t, nil)
+	defer close(answer)
+	waits := func() time.Duration {
+		one := &preemptor{MakeWay: w.plugin}
+		one.waitFor(w.plugin.engine.planner.Pods, "", 0, time.Second)
+		return one.patience
+	}
+	w.plugin.engine.planner.Late = ask.NewLate(0) // there is room for none
+
+	before := waits()
+	w.cycle(p)
+	crowded := waits()
+
+	if before != least || crowded != ask.CrowdedWait {
+		t.Errorf("it waits %s, and %s while answers go unused", before, crowded)
+	}
+	if w.plugin.engine.planner.Late.Crowded(time.Now().Add(time.Minute)) {
+		t.Error("it waits longer a minute after the last that went unused")
 	}
 }
