@@ -21,8 +21,9 @@ from integration.conftest import Install
 from integration.waiting import IN_FORCE_SECONDS, NotYet, until, until_seen
 from makeway.bus.signing.keys import SigningKind
 from makeway.cli.check.secrets import secrets_results
-from makeway.cli.keys.keeping import LABELS, UNREADABLE, SecretsKeeper
+from makeway.cli.keys.keeping import SecretsKeeper
 from makeway.cli.keys.making import AUTHORITY, PASSWORDS, SecretContents, WantedSecrets, contents, login
+from makeway.cli.keys.stores import LABELS, UNREADABLE, KeyStore
 from makeway.dev.binaries import HELM
 from makeway.dev.build import ensure
 from makeway.dev.errors import DevError
@@ -162,7 +163,7 @@ async def test_an_upgrade_from_a_chart_that_rendered_logins_and_keys_keeps_them(
         notes = await helm("upgrade", "makeway", str(CHART), form, f"--set=log.level={level}")
         assert await stored() == before
         async with chart_control_plane.connect() as api:
-            kept = await SecretsKeeper(api, wanted).ensure(datetime.now(UTC))
+            kept = await SecretsKeeper(KeyStore(api, wanted.namespace), wanted).ensure(datetime.now(UTC))
         assert await stored() == before
         assert kept.secrets[PASSWORDS] == made.secrets[PASSWORDS]
 
@@ -178,7 +179,7 @@ async def test_an_upgrade_from_a_chart_that_rendered_logins_and_keys_keeps_them(
 
     await chart_control_plane.kubectl("delete", "secret", "-n", NAMESPACE, login("planner"))
     async with chart_control_plane.connect() as api:
-        await SecretsKeeper(api, wanted).ensure(datetime.now(UTC))
+        await SecretsKeeper(KeyStore(api, wanted.namespace), wanted).ensure(datetime.now(UTC))
         (result,) = await secrets_results(api, NAMESPACE)
     again = (await stored())[login("planner")]
     assert again["password"] == before[login("planner")]["password"]

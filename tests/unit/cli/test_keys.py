@@ -34,7 +34,7 @@ def keys(current: SigningKey | None, *public: SigningKey) -> KindKeys:
     [
         (keys(NEW, OLD, NEW), "--finish"),
         (keys(None, OLD), "no private key"),
-        (keys(NEW, OLD), "not among the public keys"),
+        (keys(NEW, OLD), "no private key goes with"),
     ],
     ids=["before the end of the last", "lost", "not published"],
 )

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
 from makeway.cli.check.secrets import judge, secrets_results
 from makeway.cli.keys import keeping
-from makeway.cli.keys.keeping import MADE_AGAIN, UNREADABLE, SecretsKeeper, written_login
+from makeway.cli.keys.keeping import MADE_AGAIN, SecretsKeeper, written_login
 from makeway.cli.keys.making import (
     AUTHORITY,
     PASSWORDS,
@@ -28,6 +28,7 @@ from makeway.cli.keys.making import (
     contents,
     login,
 )
+from makeway.cli.keys.stores import UNREADABLE, KeyStore
 from makeway.core.k8s.objects import Metadata
 from makeway.runtime.kube import Api
 from makeway.runtime.settings import NatsSettings
@@ -149,7 +150,7 @@ async def ensured(
     async with serving(cluster) as url:
         api = await Api.connect(kubeconfig=str(kubeconfig(directory, url)), user_agent="test")
         try:
-            return await SecretsKeeper(api, wanted).ensure(now)
+            return await SecretsKeeper(KeyStore(api, wanted.namespace), wanted).ensure(now)
         finally:
             await api.close()
 
@@ -412,7 +413,7 @@ async def test_who_keeps_the_secrets_gives_what_is_there_at_each_look(
     given: asyncio.Queue[SecretContents] = asyncio.Queue()
     async with serving(Cluster()) as url:
         api = await Api.connect(kubeconfig=str(kubeconfig(tmp_path, url)), user_agent="test")
-        keeper = SecretsKeeper(api, WANTED)
+        keeper = SecretsKeeper(KeyStore(api, WANTED.namespace), WANTED)
         made = await keeper.begin()
         keeping_task = asyncio.create_task(keeper.keep(given.put_nowait))
         try:

@@ -22,6 +22,7 @@ from makeway.bus.streams.named_consumers import NamedConsumer, parsed
 from makeway.cli.errors import fail
 from makeway.cli.keys.keeping import SecretsKeeper, written_login
 from makeway.cli.keys.making import WantedSecrets
+from makeway.cli.keys.stores import KeyStore
 from makeway.cli.shared_options import parameters, taken, with_options
 from makeway.runtime import logs
 from makeway.runtime.kube import Api, ConfigurationError
@@ -173,7 +174,7 @@ async def _keep(nats: NatsSettings, me: str, wanted: _Wanted, secrets: WantedSec
             await keep_streams(nats)
         api = await Api.connect(user_agent="makeway-streams", connections=1)
         try:
-            keeper = SecretsKeeper(api, secrets)
+            keeper = SecretsKeeper(KeyStore(api, secrets.namespace), secrets)
             known = written_login(nats, await keeper.begin(), directory)
             # The login may be made again, with other certificates: it is read at each connection.
             again = partial(written_login, nats, directory=directory)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from makeway.cli.check.result import CheckResult
-from makeway.cli.keys.stores import OUTSIDE, SECRETS, KindKeys, StoredKeys, unreadable
+from makeway.cli.keys.stores import OUTSIDE, SECRETS, KeyStore, KindKeys, unreadable
 from makeway.runtime.key_ring import CONFIGMAP
 from makeway.runtime.kube import Api
 
@@ -19,15 +19,16 @@ async def keys_result(api: Api, namespace: str, parts: Collection[str]) -> Check
     Raises:
         ApiError, ApiUnavailable: the API server did not answer.
     """
-    stored = StoredKeys(api, namespace)
-    if (found := await stored.read()) is None:
+    store = KeyStore(api, namespace)
+    found = await store.kinds()
+    if not store.holds(CONFIGMAP) and all(one.absent for one in found):
         return CheckResult(_NAME, "ok", "none: messages are neither signed nor verified")
     of_parts = [one for one in found if SECRETS[one.kind].removeprefix("makeway-signing-") in parts]
-    return judge(of_parts, outside=stored.outside)
+    return judge(of_parts, outside=store.noted(CONFIGMAP).get(OUTSIDE) == "true")
 
 
 def judge(found: Sequence[KindKeys], *, outside: bool = False) -> CheckResult:
-    """Return what is to be said of the keys of all kinds. `outside`: as of StoredKeys. Pure."""
+    """Return what is to be said of the keys of all kinds. `outside`: private ones are in no Secret. Pure."""
     if broken := unreadable(found):
         return CheckResult(_NAME, "wrong", *broken)
     unpublished = [f"{one.kind} {one.current.key_id}" for one in found if one.current and not one.complete]
@@ -59,5 +60,7 @@ def _keys_of(one: KindKeys) -> str:
     """Name the public keys of a kind by their ids, and of several the one in use."""
     ids = list(one.public)
     if len(ids) > 1:
-        ids = [f"{key_id} (in use)" if key_id in one.in_use else key_id for key_id in ids]
+        ids = [
+            f"{key_id} (in use)" if one.current and key_id == one.current.key_id else key_id for key_id in ids
+        ]
     return f"{one.kind} {' and '.join(ids)}"

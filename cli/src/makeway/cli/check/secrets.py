@@ -7,7 +7,8 @@ from typing import Final
 
 from makeway.cli.check.result import CheckResult
 from makeway.cli.connect.objects import Bare, listed
-from makeway.cli.keys.keeping import MADE_AGAIN, MANAGED_BY, MANAGED_BY_LABEL, UNREADABLE
+from makeway.cli.keys.keeping import MADE_AGAIN
+from makeway.cli.keys.stores import MANAGED_BY, MANAGED_BY_LABEL, UNREADABLE
 from makeway.core.k8s.objects import Metadata
 from makeway.runtime.kube import METADATA_ONLY, Api
 

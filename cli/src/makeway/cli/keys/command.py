@@ -13,15 +13,17 @@ from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import confirm, fail
 from makeway.cli.keys.stores import (
     PLANNER,
+    PUBLISHED_AT,
     READ_WITHIN,
     SECRETS,
+    KeyStore,
     KindKeys,
-    StoredKeys,
-    configmap,
-    secrets,
+    manifest,
+    private,
     unreadable,
 )
 from makeway.cli.output import OutputOption, Printer
+from makeway.core.k8s.times import api_time
 from makeway.runtime.key_ring import CONFIGMAP
 
 app = typer.Typer(
@@ -34,11 +36,6 @@ KindOption = Annotated[
     list[SigningKind] | None,
     typer.Option("--kind", help="Only keys of this kind; may be given again. Default: all."),
 ]
-
-
-def _there(found: list[KindKeys]) -> list[KindKeys]:
-    """Leave out kinds that are not used here; where none is, all count."""
-    return [one for one in found if not one.absent] or found
 
 
 @app.command()
@@ -65,22 +62,23 @@ async def new(
     namespace, now = installation.makeway_namespace, datetime.now(UTC)
     fresh = {one: SigningKey.new() for one in kinds}
     if printer.data:
-        public = {one: {key.key_id: key.public_pem()} for one, key in fresh.items()}
-        for manifest in (*secrets(namespace, fresh), configmap(namespace, public, now)):
-            printer.item(manifest)
+        for name in dict.fromkeys(SECRETS[one] for one in kinds):
+            printer.item(manifest(namespace, name, private(name, fresh), {}))
+        public = {f"{one}.pem": key.public_pem() for one, key in fresh.items()}
+        printer.item(manifest(namespace, CONFIGMAP, public, {PUBLISHED_AT: api_time(now)}))
         return None
     async with installation.api() as api:
-        stored = StoredKeys(api, namespace)
-        found = [one for one in await stored.read() or map(KindKeys, SigningKind) if one.kind in kinds]
+        store = KeyStore(api, namespace)
+        found = [one for one in await store.kinds() if one.kind in kinds]
         if replace and not yes:
             what = f"what the keys of {', '.join(kinds)} have signed is refused from now on"
             confirm(f"{what}\nReplace them?", what)
         elif not replace and (refused := _refused(found)) is not None:
             fail(refused)
         kept = {} if replace else {one.kind: one.current for one in found if one.current is not None}
-        await stored.put({one: key for one, key in fresh.items() if one not in kept})
+        await store.put({one: key for one, key in fresh.items() if one not in kept})
         used = {**fresh, **kept}
-        await stored.publish({one: {key.key_id: key.public_pem()} for one, key in used.items()}, now)
+        await store.publish({one: [key.public_pem()] for one, key in used.items()}, now)
         for one, key in used.items():
             printer.line(f"{one}: key {key.key_id}, for the {_signer(one)}")
     return None
@@ -91,7 +89,6 @@ async def new(
 async def rotate(
     installation: Installation,
     *,
-    kind: KindOption = None,
     finish: Annotated[
         bool, typer.Option("--finish", help="Drop the old public keys, which ends the rotation.")
     ] = False,
@@ -104,12 +101,12 @@ async def rotate(
     new keys were published. Exit code 1 before that, and where there are two public keys of a kind already,
     also by a call that was broken off: --finish drops the one that is not in use.
     """
-    kinds, printer = tuple(kind or SigningKind), Printer(output)
+    printer = Printer(output)
     async with installation.api() as api:
-        stored = StoredKeys(api, installation.makeway_namespace)
-        found = [one for one in await stored.read() or map(KindKeys, SigningKind) if one.kind in kinds]
-        found = found if kind else _there(found)
-        done = await (_finish(stored, found) if finish else _rotate(stored, found))
+        store = KeyStore(api, installation.makeway_namespace)
+        found = await store.kinds()
+        found = [one for one in found if not one.absent] or found
+        done = await (_finish(store, found) if finish else _rotate(store, found))
     if printer.data:
         printer.document([{"kind": str(one), "keyId": key_id, "did": did} for one, key_id, did in done])
         return None
@@ -125,32 +122,38 @@ async def rotate(
 _Done = list[tuple[SigningKind, str, str]]
 
 
-async def _rotate(stored: StoredKeys, found: Sequence[KindKeys]) -> _Done:
+async def _rotate(store: KeyStore, found: Sequence[KindKeys]) -> _Done:
     """Publish a second key of each kind, then put it where its part reads it; see `runtime.key_ring`."""
     refusals = ("; ".join(unreadable(found)), *(one.refuses_another() for one in found))
     if refused := next(filter(None, refusals), ""):
         raise ValueError(refused)
     fresh = {one.kind: SigningKey.new() for one in found}
-    both = {one.kind: {**one.public, fresh[one.kind].key_id: fresh[one.kind].public_pem()} for one in found}
-    await stored.publish(both, datetime.now(UTC))
-    await stored.put(fresh)
+    both = {one.kind: [*one.public.values(), fresh[one.kind].public_pem()] for one in found}
+    await store.publish(both, datetime.now(UTC))
+    await store.put(fresh)
     return [(kind, key.key_id, "is put in use") for kind, key in fresh.items()]
 
 
-async def _finish(stored: StoredKeys, found: Sequence[KindKeys]) -> _Done:
+async def _finish(store: KeyStore, found: Sequence[KindKeys]) -> _Done:
     if refused := "; ".join(unreadable(found)):
         raise ValueError(refused)
-    if lost := next((one.kind for one in found if not one.complete), None):
-        raise ValueError(f"{lost}: the key in use is not among the public keys; nothing is dropped")
-    old = {one.kind: [key_id for key_id in one.public if key_id not in one.in_use] for one in found}
-    left = READ_WITHIN - (datetime.now(UTC) - (stored.published_at or datetime.min.replace(tzinfo=UTC)))
-    if any(old.values()) and left > timedelta():
+    used: dict[SigningKind, list[str]] = {}
+    old: _Done = []
+    for one in found:
+        if one.current is None or not one.complete:
+            raise ValueError(f"{one.kind}: the key in use is not among the public keys; nothing is dropped")
+        used[one.kind] = [one.public[one.current.key_id]]
+        old += [(one.kind, key_id, "counts no more") for key_id in one.public if key_id != one.current.key_id]
+    noted = store.noted(CONFIGMAP).get(PUBLISHED_AT, "")
+    left = READ_WITHIN - (datetime.now(UTC) - datetime.fromisoformat(noted)) if noted else timedelta()
+    if old and left > timedelta():
         raise ValueError(
             "messages that the old keys signed may still be on their way; "
             f"try again in {left.total_seconds():.0f} s"
         )
-    await stored.publish({one.kind: one.in_use for one in found if old[one.kind]}, None)
-    return [(kind, key_id, "counts no more") for kind, ids in old.items() for key_id in ids]
+    if old:
+        await store.publish(used, None)
+    return old
 
 
 def _signer(kind: SigningKind) -> str:

@@ -14,16 +14,13 @@ from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final, TypeAlias
+from typing import Final
 from urllib.parse import quote
 
 from makeway.bus.signing.keys import SigningKey, SigningKind
-from makeway.cli.keys.stores import SECRETS, by_key_id
+from makeway.cli.keys.stores import SECRETS, Data, by_key_id
 from makeway.runtime.authority import Authority, Pair, is_due
 from makeway.runtime.key_ring import CONFIGMAP
-
-Data: TypeAlias = dict[str, str]
-"""What a Secret or a ConfigMap holds, decoded."""
 
 AUTHORITY: Final = "makeway-nats-authority"
 SERVER: Final = "makeway-nats-server"

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from makeway.bus.signing.keys import MAX_PUBLIC_KEYS, PublicKeys, SigningKey, SigningKind
-from makeway.core.k8s.objects import Metadata
 from makeway.core.k8s.times import api_time
 from makeway.runtime.key_ring import CONFIGMAP
 from makeway.runtime.kube import MERGE_PATCH, Api, ApiError
+
+Data: TypeAlias = dict[str, str]
+"""What a Secret or the ConfigMap holds, decoded."""
 
 PLANNER: Final = "makeway-signing-planner"
 SECRETS: Final[Mapping[SigningKind, str]] = {
@@ -27,22 +29,124 @@ SECRETS: Final[Mapping[SigningKind, str]] = {
 
 PUBLISHED_AT: Final = "makeway.dev/keys-published-at"
 """Annotation of the ConfigMap: when the last public key was added."""
-
 OUTSIDE: Final = "makeway.dev/private-keys-outside"
 """Annotation of the ConfigMap: "true" where the private keys are kept in no Secret."""
+UNREADABLE: Final = "makeway.dev/unreadable"
+"""Annotation: why a Secret cannot be read. It goes when the Secret can be."""
 
 READ_WITHIN: Final = timedelta(minutes=15)
 """How long after its key was followed by another a message may still be read."""
 
+MANAGED_BY: Final = "makeway"
+MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
+LABELS: Final = {
+    "app.kubernetes.io/name": "makeway",
+    "app.kubernetes.io/part-of": "makeway",
+    MANAGED_BY_LABEL: MANAGED_BY,
+}
+
+_KEPT_BY_HELM: Final = {"helm.sh/resource-policy": "keep"}
+"""Annotation of what is made: else Helm deletes it where a release before had rendered one of its name."""
+
 _END: Final = "-----END PUBLIC KEY-----"
-_LABELS: Final = {"app.kubernetes.io/name": "makeway", "app.kubernetes.io/part-of": "makeway"}
 
 
-class _Stored(msgspec.Struct):
-    """A Secret or a ConfigMap."""
+@dataclass
+class KeyStore:
+    """Secrets, and the ConfigMap of public keys. A write fails (409) where one has changed since it was read.
 
-    metadata: Metadata
-    data: dict[str, str] | None = None
+    What reads or writes raises ApiError and ApiUnavailable.
+    """
+
+    api: Api
+    namespace: str
+    _found: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    async def read(self, name: str) -> Data | None:
+        """Return what is stored by a name; None where nothing is. Raises ValueError where it is no text."""
+        self._found.pop(name, None)
+        core = self.api.core
+        operation = core.read_namespaced_config_map if name == CONFIGMAP else core.read_namespaced_secret
+        try:
+            body = await self.api.call(operation, name, self.namespace)
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+        self._found[name] = msgspec.json.decode(body, type=dict[str, Any])
+        return self.data(name)
+
+    def holds(self, name: str) -> bool:
+        """Report whether there was such an object when it was read."""
+        return name in self._found
+
+    def data(self, name: str) -> Data:
+        """Return what was read; empty where nothing was there."""
+        held = self._found.get(name, {}).get("data") or {}
+        return {key: text if name == CONFIGMAP else b64decode(text).decode() for key, text in held.items()}
+
+    def noted(self, name: str, what: str = "annotations") -> Mapping[str, str]:
+        """Return the annotations, or the labels, of what was read."""
+        return self._found.get(name, {}).get("metadata", {}).get(what) or {}
+
+    async def write(self, name: str, data: Data | None, notes: Mapping[str, str]) -> bool:
+        """Store an object where it is another, or has other notes; report whether it was written.
+
+        `data`: None leaves what it holds. None is made that would hold nothing: pods wait for it.
+        """
+        core, found = self.api.core, self._found.get(name)
+        if found is None:
+            if not data:
+                return False
+            create = core.create_namespaced_config_map if name == CONFIGMAP else core.create_namespaced_secret
+            answer = await self.api.call(create, self.namespace, manifest(self.namespace, name, data, notes))
+        else:
+            before, held = self.noted(name), found.get("data") or {}
+            after = {**{key: text for key, text in before.items() if key != UNREADABLE}, **notes}
+            coded = held if data is None else _coded(name, data)
+            if (coded, after) == (held, before):
+                return False
+            metadata = {**found["metadata"], "annotations": after}
+            body = {**found, "data": coded, "metadata": metadata}
+            if name == CONFIGMAP:
+                patch = core.patch_namespaced_config_map
+                answer = await self.api.call(patch, name, self.namespace, body, _content_type=MERGE_PATCH)
+            else:
+                answer = await self.api.call(core.replace_namespaced_secret, name, self.namespace, body)
+        self._found[name] = msgspec.json.decode(answer, type=dict[str, Any])
+        return True
+
+    async def put(self, keys: Mapping[SigningKind, SigningKey]) -> None:
+        """Store private keys in use."""
+        for name in dict.fromkeys(SECRETS[kind] for kind in keys):
+            await self.write(name, {**self.data(name), **private(name, keys)}, {})
+
+    async def publish(self, changed: Mapping[SigningKind, Iterable[str]], now: datetime | None) -> None:
+        """Store the public keys, in PEM, of some kinds. `now`: None where none is added."""
+        public = {f"{kind}.pem": "".join(pems) for kind, pems in changed.items()}
+        notes = {} if now is None else {PUBLISHED_AT: api_time(now)}
+        await self.write(CONFIGMAP, {**self.data(CONFIGMAP), **public}, notes)
+
+    async def kinds(self) -> list[KindKeys]:
+        """Read the keys of all kinds."""
+        for name in (CONFIGMAP, *dict.fromkeys(SECRETS.values())):
+            await self.read(name)
+        return [self._of_kind(kind) for kind in SigningKind]
+
+    def _of_kind(self, kind: SigningKind) -> KindKeys:
+        name, current, public, trouble = f"{kind}.pem", None, dict[str, str](), []
+        secret = self.data(SECRETS[kind])
+        try:
+            if name in secret:
+                current = SigningKey.from_pem(secret[name].encode())
+        except ValueError as error:
+            trouble = [f"Secret {self.namespace}/{SECRETS[kind]}: {name}: {error}"]
+        try:
+            stored = {name: self.data(CONFIGMAP).get(name, "")}
+            public = by_key_id(stored, f"ConfigMap {self.namespace}/{CONFIGMAP}")[kind]
+        except ValueError as error:
+            trouble.append(str(error))
+        return KindKeys(kind, current, public, "; ".join(trouble))
 
 
 @dataclass(frozen=True)
@@ -68,129 +172,16 @@ class KindKeys:
         """Whether nothing of the kind is there, as of a part that does not run."""
         return self.current is None and not self.public and not self.unreadable
 
-    @property
-    def in_use(self) -> dict[str, str]:
-        """The public key of the key in use; none where it does not count."""
-        return {
-            key_id: pem
-            for key_id, pem in self.public.items()
-            if self.current is not None and key_id == self.current.key_id
-        }
-
     def refuses_another(self) -> str:
         """Return why no second public key may be published; empty where one may."""
-        if self.current is None:
-            return f"{self.kind}: there is no private key; see makeway keys new --replace"
-        if not self.complete:
-            return (
-                f"{self.kind}: key {self.current.key_id} is in use and not among the public keys; "
-                "see makeway keys new --replace"
-            )
+        if self.current is None or not self.complete:
+            return f"{self.kind}: no private key goes with the public ones; see makeway keys new --replace"
         if len(self.public) >= MAX_PUBLIC_KEYS:
             return (
                 f"{self.kind}: there are {len(self.public)} public keys already; "
                 "end the rotation before with makeway keys rotate --finish"
             )
         return ""
-
-
-class StoredKeys:
-    """The keys of an installation. A write fails (409) where its object has changed since it was read.
-
-    What reads or writes raises ApiError and ApiUnavailable; what writes also ValueError where the namespace
-    does not exist.
-    """
-
-    def __init__(self, api: Api, namespace: str) -> None:
-        self._namespace = namespace
-        self._core = api.core
-        self._call = api.call
-        self._seen: dict[str, Metadata] = {}
-
-    @property
-    def published_at(self) -> datetime | None:
-        """When the last public key was added, as far as that is noted."""
-        try:
-            return datetime.fromisoformat(self._noted[PUBLISHED_AT])
-        except (KeyError, ValueError):
-            return None
-
-    @property
-    def outside(self) -> bool:
-        """Whether it is noted that the private keys are kept in no Secret."""
-        return self._noted.get(OUTSIDE) == "true"
-
-    @property
-    def _noted(self) -> Mapping[str, str]:
-        return (self._seen[CONFIGMAP].annotations if CONFIGMAP in self._seen else None) or {}
-
-    async def read(self) -> list[KindKeys] | None:
-        """Return the keys of all kinds; None where there are none, and no ConfigMap of them."""
-        stored = await self._get(self._core.read_namespaced_config_map, CONFIGMAP)
-        data = {
-            name: await self._get(self._core.read_namespaced_secret, name)
-            for name in dict.fromkeys(SECRETS.values())
-        }
-        keys = [self._of_kind(kind, data[SECRETS[kind]], stored) for kind in SigningKind]
-        return keys if CONFIGMAP in self._seen or not all(one.absent for one in keys) else None
-
-    async def publish(self, changed: Mapping[SigningKind, Mapping[str, str]], now: datetime | None) -> None:
-        """Store the public keys of some kinds. `now`: None where none is added."""
-        if not changed:
-            return
-        manifest = configmap(self._namespace, changed, now)
-        await self._put(
-            manifest, self._core.create_namespaced_config_map, self._core.patch_namespaced_config_map
-        )
-
-    async def put(self, fresh: Mapping[SigningKind, SigningKey]) -> None:
-        """Store private keys in use."""
-        for manifest in secrets(self._namespace, fresh):
-            await self._put(manifest, self._core.create_namespaced_secret, self._core.patch_namespaced_secret)
-
-    async def _put(
-        self,
-        manifest: dict[str, Any],
-        create: Callable[..., Awaitable[Any]],
-        patch: Callable[..., Awaitable[Any]],
-    ) -> None:
-        name = manifest["metadata"]["name"]
-        try:
-            if (seen := self._seen.get(name)) is None:
-                answer = await self._call(create, self._namespace, manifest)
-            else:
-                noted = manifest["metadata"].get("annotations", {})
-                metadata = {"resourceVersion": seen.resource_version, "annotations": noted}
-                body = {"metadata": metadata, "data": manifest["data"]}
-                answer = await self._call(patch, name, self._namespace, body, _content_type=MERGE_PATCH)
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                raise ValueError(f"there is no namespace {self._namespace}") from error
-            raise
-        self._seen[name] = msgspec.json.decode(answer, type=_Stored).metadata
-
-    async def _get(self, read: Callable[..., Awaitable[Any]], name: str) -> dict[str, str]:
-        try:
-            found = msgspec.json.decode(await self._call(read, name, self._namespace), type=_Stored)
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return {}
-            raise
-        self._seen[name] = found.metadata
-        return found.data or {}
-
-    def _of_kind(self, kind: SigningKind, secret: Mapping[str, str], stored: Mapping[str, str]) -> KindKeys:
-        name, current, public, trouble = f"{kind}.pem", None, dict[str, str](), []
-        try:
-            if name in secret:
-                current = SigningKey.from_pem(b64decode(secret[name], validate=True))
-        except ValueError as error:
-            trouble = [f"Secret {self._namespace}/{SECRETS[kind]}: {name}: {error}"]
-        try:
-            public = by_key_id({name: stored.get(name, "")}, f"ConfigMap {self._namespace}/{CONFIGMAP}")[kind]
-        except ValueError as error:
-            trouble.append(str(error))
-        return KindKeys(kind, current, public, "; ".join(trouble))
 
 
 def unreadable(found: Iterable[KindKeys]) -> tuple[()] | tuple[str, str]:
@@ -221,27 +212,31 @@ def by_key_id(data: Mapping[str, str], source: str) -> dict[SigningKind, dict[st
     return found
 
 
-def secrets(namespace: str, keys: Mapping[SigningKind, SigningKey]) -> list[dict[str, Any]]:
-    """Return the manifests of the Secrets that hold private keys. Pure."""
-    data: dict[str, dict[str, str]] = {}
-    for kind, key in keys.items():
-        data.setdefault(SECRETS[kind], {})[f"{kind}.pem"] = b64encode(key.to_pem()).decode("ascii")
-    return [
-        {**_manifest("Secret", namespace, name), "type": "Opaque", "data": held}
-        for name, held in data.items()
-    ]
+def private(name: str, keys: Mapping[SigningKind, SigningKey]) -> Data:
+    """Return what a Secret holds of some keys. Pure."""
+    return {f"{kind}.pem": key.to_pem().decode() for kind, key in keys.items() if SECRETS[kind] == name}
 
 
-def configmap(
-    namespace: str, keys: Mapping[SigningKind, Mapping[str, str]], now: datetime | None
-) -> dict[str, Any]:
-    """Return the manifest of the public keys' ConfigMap; `now`: as of `StoredKeys.publish`. Pure."""
-    manifest = _manifest("ConfigMap", namespace, CONFIGMAP)
-    if now is not None:
-        manifest["metadata"]["annotations"] = {PUBLISHED_AT: api_time(now)}
-    return {**manifest, "data": {f"{kind}.pem": "".join(of_kind.values()) for kind, of_kind in keys.items()}}
+def manifest(namespace: str, name: str, data: Data, notes: Mapping[str, str]) -> dict[str, Any]:
+    """Return a Secret, or the ConfigMap of public keys, as it is made. Pure."""
+    metadata = {"name": name, "namespace": namespace, "labels": dict(LABELS)}
+    if name == CONFIGMAP:
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {**metadata, "annotations": dict(notes)},
+            "data": data,
+        }
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "Opaque",
+        "metadata": {**metadata, "annotations": {**_KEPT_BY_HELM, **notes}},
+        "data": _coded(name, data),
+    }
 
 
-def _manifest(kind: str, namespace: str, name: str) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": namespace, "labels": dict(_LABELS)}
-    return {"apiVersion": "v1", "kind": kind, "metadata": metadata}
+def _coded(name: str, data: Data) -> Data:
+    if name == CONFIGMAP:
+        return data
+    return {key: b64encode(text.encode()).decode("ascii") for key, text in data.items()}
