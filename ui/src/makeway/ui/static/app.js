@@ -7,13 +7,12 @@ import * as cluster from './views/cluster.js';
 import * as now from './views/now.js';
 import * as observe from './views/observe.js';
 import * as queues from './views/queues.js';
-import * as simulate from './views/simulate.js';
 import * as story from './views/story.js';
 import * as timeline from './views/timeline.js';
 
 const VIEWS = {
   '/': now, '/timeline': timeline, '/cluster': cluster, '/queues': queues, '/observe': observe,
-  '/story': story, '/simulate': simulate,
+  '/story': story,
 };
 
 const main = document.getElementById('main');
