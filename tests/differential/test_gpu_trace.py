@@ -1,11 +1,9 @@
 """A gang on a small cluster, by the planner and by kube-scheduler, as the benchmark on the GPU trace asks."""
 
-from dataclasses import replace
-
 import pytest
 
 from bench.gpu_trace.cluster import Gang
-from bench.gpu_trace.run import State, compared, theirs
+from bench.gpu_trace.run import State, compared
 from bench.gpu_trace.trace import PRIORITIES, TraceNode, TracePod
 from differential.upstream import build
 from makeway.dev.binaries import KUBERNETES
@@ -33,18 +31,3 @@ def test_both_sides_make_room_and_makeway_for_no_more_pods_of_high_priority() ->
     assert found.theirs[0] is not None
     assert sum(found.theirs[0]) == 8
     assert found.worse == ""
-
-
-def test_neither_side_has_room_where_pods_of_higher_priority_would_have_to_go() -> None:
-    low = replace(MEMBER, priority=1_500)
-
-    found = compared(build(), full("LS BE BE LS"), Gang("gang", 3, low), "BE, Burstable", 1)
-
-    assert (found.counts, found.theirs) == (None, (None,))
-
-
-def test_a_gang_that_needs_no_room_to_be_made_is_told() -> None:
-    state = full("LS BE")
-
-    with pytest.raises(ValueError, match="has room without any victim"):
-        theirs(build(), replace(state, pods=state.pods[:4]), Gang("gang", 1, MEMBER))

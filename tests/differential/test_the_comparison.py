@@ -86,22 +86,6 @@ def test_without_a_column_the_planner_may_have_more_candidates_but_not_fewer() -
     assert differences(case) == {"not a candidate here"}
 
 
-def test_nodes_asked_in_parts_get_no_patience_that_all_do_not_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("differential.compare._NODES_AT_ONCE", 1)
-    case = cluster()
-    leaving = pod("leaving", "b", priority=90)
-    leaving["metadata"] |= {"deletionTimestamp": "2026-01-02T00:10:00Z", "deletionGracePeriodSeconds": 600}
-    case["pods"][2:4] = [pod("mid", "b", priority=100), leaving]
-    del case["answer"]["candidates"]["b"]
-
-    assert differences(case) == set()
-
-    case["pods"][1]["spec"]["priority"] = case["pods"][0]["spec"]["priority"] = 100
-    case["answer"] |= {"candidates": {"b": {"uids": []}}, "chosen": "b", "sampled": "b"}
-
-    assert differences(case) == set()
-
-
 def test_a_disagreement_is_shrunk_to_what_it_needs() -> None:
     case = cluster()
 

@@ -1,9 +1,7 @@
 """What a run of kube-scheduler's own benchmark writes into docs/benchmarks.md."""
 
-from pathlib import Path
-
 from bench.side_by_side.round import DEFAULT, MAKEWAY, Measured, Results, Tally
-from bench.side_by_side.table import put, summary
+from bench.side_by_side.table import summary
 from bench.side_by_side.usage import Usage
 
 
@@ -27,12 +25,3 @@ def test_a_line_has_both_variants_and_their_ratio() -> None:
     assert "| 20, 1 (0.05) |" in line
     assert "| 4, 4 (1.00) | 2, 2 (1.00) | 3, 3 (1.00) |" in line
     assert line.endswith("| 1.5, -, - | 96, - |\n")
-
-
-def test_a_line_takes_the_place_of_its_workloads_older_one(tmp_path: Path) -> None:
-    document = tmp_path / "benchmarks.md"
-    document.write_text("| A/1 | old |\n| A/10 | kept |\n<!-- end of the workloads -->\nrest\n")
-
-    put(document, "| A/1 | new |\n")
-
-    assert document.read_text() == ("| A/10 | kept |\n| A/1 | new |\n<!-- end of the workloads -->\nrest\n")

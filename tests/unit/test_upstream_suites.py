@@ -4,8 +4,8 @@ import pytest
 
 from makeway.dev.paths import CHECKOUT
 from upstream_suites.cases import Case, Outcome, cases
-from upstream_suites.differences import Difference, Differences, Separate, judge, read, table
-from upstream_suites.suites import SHORT, SUITES, WAITING, with_patience, with_stand_ins
+from upstream_suites.differences import Difference, Differences, judge, read, table
+from upstream_suites.suites import SHORT, SUITES, WAITING, with_patience
 
 OUTPUT = """\
 === RUN   TestA
@@ -35,18 +35,6 @@ def test_cases_are_told_without_the_tests_that_they_are_part_of() -> None:
     ]
 
 
-def test_a_test_that_fails_though_its_cases_pass_is_a_case() -> None:
-    found = cases(["=== RUN   TestA/fits", "--- FAIL: TestA (3.00s)", "    --- PASS: TestA/fits (1.50s)"])
-
-    assert found == [Case("TestA/fits", Outcome.PASS, 1.5), Case("TestA", Outcome.FAIL, 3.0)]
-
-
-def test_a_case_that_the_process_did_not_end_is_unfinished() -> None:
-    found = cases(["=== RUN   TestA", "=== RUN   TestA/panics", "panic: nil map"])
-
-    assert found == [Case("TestA/panics", Outcome.UNFINISHED)]
-
-
 LISTED = Differences(differences=(Difference("podgroup", "TestA/other*", "takes another node"),))
 
 
@@ -74,12 +62,6 @@ def test_a_listed_case_that_passes_is_wrong_and_so_is_another_that_fails() -> No
     )
 
 
-def test_a_difference_of_one_suite_is_none_of_another() -> None:
-    verdict = judge("misc", [Case("TestA/other", Outcome.FAIL)], LISTED, whole=True)
-
-    assert verdict.wrong == ("TestA/other: FAIL",)
-
-
 def test_a_listed_case_that_the_suite_does_not_have_is_wrong() -> None:
     found = [Case("TestA/same", Outcome.PASS)]
 
@@ -87,29 +69,6 @@ def test_a_listed_case_that_the_suite_does_not_have_is_wrong() -> None:
     assert judge("podgroup", found, LISTED, whole=True).wrong == (
         "TestA/other* is listed as a difference, and there is no such case",
     )
-
-
-def test_cases_that_cannot_share_an_api_server_are_runs_of_their_own() -> None:
-    listed = Differences(
-        separate=(Separate("misc", "TestA", ("first", "second"), "they disturb one another"),)
-    )
-
-    assert listed.separate_of("misc", "TestA") == ("first", "second")
-    assert listed.separate_of("misc", "TestB") == ()
-    assert listed.separate_of("podgroup", "TestA") == ()
-
-
-def test_a_test_imports_what_stands_in_for_upstreams_utilities() -> None:
-    source = 'import (\n\ttestutils "k8s.io/kubernetes/test/integration/util"\n\t"k8s.io/utils/ptr"\n)\n'
-
-    changed = with_stand_ins(source)
-
-    assert changed.splitlines() == [
-        "import (",
-        '\ttestutils "makeway.dev/makeway/tests/upstream/suites/testutils"',
-        '\t"k8s.io/utils/ptr"',
-        ")",
-    ]
 
 
 def test_cycles_of_the_suites_wait_for_a_plan_for_a_second_at_least() -> None:
