@@ -62,37 +62,6 @@ def test_an_order_for_a_pod_is_the_planners_to_sign(bridge: str) -> None:
     assert refused(written(signatures("off", SigningKind.OUTCOME), order)) == "unsigned"
 
 
-@pytest.mark.parametrize("order", [ORDER, QUOTA_ORDER])
-def test_the_key_of_the_evictors_signs_no_order(order: EvictionOrder) -> None:
-    evictor = Signatures(signing={SigningKind.ORDER: KEYS[SigningKind.OUTCOME]})
-
-    assert refused(written(evictor, order), SUBJECTS.order(order)) == "unknown-key"
-
-
-def test_a_signature_of_another_kind_under_the_right_key_id_is_refused() -> None:
-    envelope = codec.envelope_of(ORDER, "makeway/scheduler/test")
-    signed = KEYS[SigningKind.OUTCOME].sign(envelope, SigningKind.ORDER, SUBJECT)
-    posing = msgspec.structs.replace(signed, keyid=KEYS[SigningKind.ORDER].key_id)
-
-    assert refused(codec.encode(posing)) == "invalid-signature"
-
-
-def test_an_order_is_refused_on_another_subject() -> None:
-    assert refused(written(signatures()), SUBJECTS.orders_of("pod", "another-uid")) == "invalid-signature"
-
-
-def test_an_order_with_one_changed_byte_is_refused() -> None:
-    data = written(signatures())
-
-    assert refused(data.replace(b'"priority":', b'"priority": ', 1)) == "invalid-signature"
-
-
-def test_a_retired_key_counts_no_more() -> None:
-    data = written(Signatures(signing={SigningKind.ORDER: SigningKey.new()}))
-
-    assert refused(data) == "unknown-key"
-
-
 def test_nothing_is_taken_before_the_public_keys_are_known() -> None:
     assert refused(written(signatures()), by=Signatures("require")) == "unknown-key"
 

@@ -48,31 +48,6 @@ def ask(
     return can_tolerate_preemption(victim or make_victim(), priority_class, preemptor, NOW)
 
 
-def test_a_preemptor_above_the_minimum_is_not_tolerated() -> None:
-    assert not ask(201, make_class(seconds="30")).exempt
-
-
-def test_the_minimum_itself_is_enough_to_preempt_even_a_pod_just_scheduled() -> None:
-    assert not ask(200, make_class(seconds="30")).exempt
-
-
-def test_zero_seconds_are_no_toleration_at_all() -> None:
-    assert not ask(199, make_class(seconds="0")).exempt
-    assert not ask(199, make_class(seconds="0"), make_victim(ago=None)).exempt
-
-
-@pytest.mark.parametrize(
-    ("seconds", "ago"),
-    [("-1", LONG_AGO), ("100", None), ("9223372036854775807", timedelta(0)), ("300000000000", timedelta(0))],
-    ids=["negative seconds", "not said when it was scheduled", "more than a calendar holds", "nearly so"],
-)
-def test_a_pod_is_exempt_without_an_end(seconds: str, ago: timedelta | None) -> None:
-    found = ask(199, make_class(seconds=seconds), make_victim(ago=ago))
-
-    assert found.exempt
-    assert found.until is None
-
-
 @pytest.mark.parametrize(
     ("ago", "exempt"),
     [
@@ -89,23 +64,12 @@ def test_a_toleration_lasts_so_long_its_last_second_included(ago: timedelta, exe
     assert found.until == (NOW - ago + timedelta(seconds=100) if exempt else None)
 
 
-def test_without_seconds_there_is_no_toleration() -> None:
-    assert not ask(199, make_class(seconds=None)).exempt
-
-
 @pytest.mark.parametrize("preemptor", [199, 2_000_000_000])
 @pytest.mark.parametrize(
     ("minimum", "seconds"),
     [
         ("a", "30"),
         ("200", "a"),
-        ("", "30"),
-        ("2147483648", "30"),
-        ("200", "1_000"),
-        ("200", " 30"),
-        ("200", "30s"),
-        ("200", "9223372036854775808"),
-        ("٢٠٠", "30"),
     ],
 )
 def test_a_class_that_cannot_be_read_exempts_its_pods_from_all_and_says_what_is_wrong(
@@ -116,10 +80,6 @@ def test_a_class_that_cannot_be_read_exempts_its_pods_from_all_and_says_what_is_
     assert found.exempt
     assert found.until is None
     assert "is not a whole number" in found.detail
-
-
-def test_without_annotations_there_is_no_toleration() -> None:
-    assert not ask(2, make_class(minimum=None, value=1), make_victim(priority=1)).exempt
 
 
 def test_a_class_that_is_gone_tolerates_nothing() -> None:
@@ -184,23 +144,6 @@ def test_a_class_that_tolerates_for_no_time_tolerates_nothing(seconds: str | Non
 def test_a_record_with_an_entry_that_is_no_class_cannot_be_used_and_says_which(text: str) -> None:
     with pytest.raises(RecordError, match="the entry steady is no PriorityClass in JSON"):
         parse_record({"other": entry_of(make_class()), "steady": text})
-
-
-def test_a_pod_without_a_class_is_never_exempt() -> None:
-    assert not ask(199, make_class(seconds="-1"), make_victim(cls="")).exempt
-    assert not ask(199, None, make_victim(cls="")).exempt
-
-
-def test_the_class_counts_as_it_is_now() -> None:
-    assert ask(199, make_class(seconds="-1")).exempt
-    assert not ask(199, make_class("150", "-1")).exempt
-
-
-def test_without_a_minimum_only_the_class_s_own_priority_is_tolerated() -> None:
-    own = make_class(minimum=None, seconds="-1", value=100)
-
-    assert ask(100, own).exempt
-    assert not ask(101, own).exempt
 
 
 def test_the_answer_names_both_priorities_and_the_seconds() -> None:
