@@ -86,11 +86,10 @@ async def makeway(*arguments: str, path: str = "", **environment: str) -> tuple[
 
 
 def assert_for_people(said: str, *wanted: str) -> None:
-    """One line, after one that says so where it takes over 1.5 s: where it went wrong, what, and what to do.
+    """One line: where it went wrong, what, and what to do.
 
     It has no words of a library, and no remedy for a NATS that is away.
     """
-    said = said.removeprefix("makeway: no connection to NATS yet\n")
     assert len(said.splitlines()) == 1, said
     assert "does NATS run" not in said
     for part in ("cannot connect to NATS at tls://127.0.0.1:", *wanted):

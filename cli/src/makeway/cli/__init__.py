@@ -1,7 +1,1 @@
 """cli."""
-
-import time
-from typing import Final
-
-BEGAN: Final = time.monotonic()
-"""When the command began."""

@@ -8,6 +8,7 @@ https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeco
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -37,6 +38,8 @@ RENEWAL_SECONDS = 10.0
 """How long reading the source of a token may take. It may be a program (exec) that hangs."""
 
 _INSECURE: Final = "insecure-skip-tls-verify"
+
+logging.getLogger(KubeConfigLoader.__module__).disabled = True  # it logs what it raises
 
 _FAILURES: Final = (ConfigException, OSError, ValueError)
 _MALFORMED: Final = (KeyError, TypeError, AttributeError, AssertionError)

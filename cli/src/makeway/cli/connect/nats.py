@@ -25,7 +25,6 @@ from makeway.bus.errors import BusAway, BusUnavailable
 from makeway.bus.nats.user_key import KeyLogin, parse_credentials, parse_seed
 from makeway.bus.reasons import reason_of
 from makeway.bus.subjects import DEFAULT_PREFIX
-from makeway.cli.connect.awaited import awaited
 from makeway.cli.connect.objects import read_object
 from makeway.runtime.kube import Api
 from makeway.runtime.tls import load_certificate
@@ -268,10 +267,9 @@ async def _forwarded(command: list[str], advice: str) -> AsyncIterator[int]:
         raise BusUnavailable("kubectl port-forward has no output")
     try:
         try:
-            with awaited("kubectl port-forward does not answer yet"):
-                async with asyncio.timeout(_FORWARD_SECONDS):
-                    line = (await process.stdout.readline()).decode()
-                    said = "" if line else (await process.stderr.read()).decode().strip()
+            async with asyncio.timeout(_FORWARD_SECONDS):
+                line = (await process.stdout.readline()).decode()
+                said = "" if line else (await process.stderr.read()).decode().strip()
         except TimeoutError:
             line, said = "", f"no answer in {_FORWARD_SECONDS:.0f} s"
         found = _FORWARDING.search(line)

@@ -41,7 +41,6 @@ from makeway.bus.nats.connection import ConnectionTimings
 from makeway.bus.nats.user_key import key_login
 from makeway.bus.subjects import Subjects
 from makeway.cli.connect import nats as connect_nats
-from makeway.cli.connect.awaited import AwaitedApi, awaited
 from makeway.cli.connect.context import context_namespace
 from makeway.cli.connect.nats import Endpoint, NatsAddress
 from makeway.cli.errors import INTERRUPTED, UNREACHABLE, fail
@@ -160,7 +159,7 @@ class Installation:
         Raises:
             ConfigurationError: no usable kubeconfig.
         """
-        api = await AwaitedApi.connect(
+        api = await Api.connect(
             kubeconfig=str(self.kubeconfig) if self.kubeconfig else None,
             context=self.context,
             user_agent=f"makeway/{self.name}",
@@ -197,16 +196,15 @@ class Installation:
             if not way.tls_hostname:
                 # Whoever forwards a port takes every connection, and may end with one that is closed at once.
                 await connect_nats.must_answer(way.url)
-            with awaited("no connection to NATS yet"):
-                return await Bus.connect(
-                    way.url,
-                    name=f"{self.name}/{identity()}",
-                    prefix=address.prefix,
-                    login=key_login(self.nats_creds, self.nats_nkey) or address.login,
-                    tls=nats_tls(self.nats_tls_ca, self.nats_tls_cert, self.nats_tls_key) or address.tls,
-                    tls_hostname=way.tls_hostname,
-                    timings=ConnectionTimings(connect=_CONNECT_SECONDS),
-                )
+            return await Bus.connect(
+                way.url,
+                name=f"{self.name}/{identity()}",
+                prefix=address.prefix,
+                login=key_login(self.nats_creds, self.nats_nkey) or address.login,
+                tls=nats_tls(self.nats_tls_ca, self.nats_tls_cert, self.nats_tls_key) or address.tls,
+                tls_hostname=way.tls_hostname,
+                timings=ConnectionTimings(connect=_CONNECT_SECONDS),
+            )
         except BusUnavailable as error:
             if "does not admit this client" in str(error):
                 raise BusUnavailable(f"no permission: {error}") from error

@@ -9,7 +9,6 @@ import typer
 
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.queue_report import QueueQuery, QueueReport
-from makeway.cli.connect.awaited import awaited
 from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import fail
 from makeway.cli.output import Printer, TableOutputOption
@@ -55,9 +54,8 @@ async def queues(
 async def _ask(installation: Installation, queue: str) -> QueueReport:
     async with installation.bus() as bus:
         try:
-            with awaited("no planner answers yet"):
-                query = msgspec.json.encode(QueueQuery(queue=queue))
-                answer = await bus.request_queues(query, _TIMEOUT_SECONDS)
+            query = msgspec.json.encode(QueueQuery(queue=queue))
+            answer = await bus.request_queues(query, _TIMEOUT_SECONDS)
         except BusUnavailable as error:
             raise BusUnavailable(
                 f"no planner answers: {error}; makeway check says which parts run"
