@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from makeway.cli.main import behind
 from unit.cli.test_connect import api_server, kubeconfig, makeway
 
 
@@ -27,7 +26,6 @@ async def offered(*words: str, **environment: str) -> list[str]:
         (("why", "web"), ["web-0", "web-1"]),
         (("why", "-n", "shop", "web-1"), ["web-1"]),
         (("why", "shop/w"), ["shop/web-0", "shop/web-1"]),
-        (("-n", "shop", "why", "d"), ["db-0"]),
         (("why", "x"), []),
         (("history", "-n", "web"), ["web-0", "web-1"]),
         (("mode", "off", "--namespace", "d"), ["db-0"]),
@@ -52,20 +50,3 @@ async def test_nothing_is_offered_or_said_where_it_cannot_be_read(status: int, t
 async def test_nothing_is_said_of_an_api_server_that_takes_its_time(tmp_path: Path) -> None:
     async with api_server(200, {"items": [{"metadata": {"name": "web-0"}}]}, after_seconds=2) as url:
         assert await offered("why", "w", KUBECONFIG=kubeconfig(tmp_path, url)) == ["web-0"]
-
-
-@pytest.mark.parametrize(
-    ("words", "meant"),
-    [
-        ("-n x why y", "why y -n x"),
-        ("--context c -nx why y -o json", "why y -o json --context c -nx"),
-        ("--namespace=x --kubeconfig=k keys new", "keys new --namespace=x --kubeconfig=k"),
-        ("-n x why -- -y", "why -n x -- -y"),
-        ("why -n x y", "why -n x y"),
-        ("--version", "--version"),
-        ("-n", "-n"),
-        ("-n x", "-n x"),
-    ],
-)
-def test_options_before_the_command_count_as_behind_it(words: str, meant: str) -> None:
-    assert behind(words.split()) == meant.split()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
@@ -51,19 +49,13 @@ async def set_brake(api: Api, namespace: str, edit: Callable[[Brake], Brake]) ->
 
 
 async def whoami(api: Api) -> str:
-    """Return the name by which the API server knows us; else that of this machine's user."""
+    """Return the name by which the API server knows us; empty where it does not say."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
         answer = await api.call(api.authentication.create_self_subject_review, body)
-        username = msgspec.json.decode(answer, type=_Review).status.user_info.username
-    except (ApiError, msgspec.DecodeError):
-        username = ""
-    if username:
-        return username
-    try:
-        return f"{getpass.getuser()}@{socket.gethostname()}"
-    except (KeyError, OSError):  # no such user on this machine
-        return socket.gethostname()
+    except ApiError:
+        return ""
+    return msgspec.json.decode(answer, type=_Review).status.user_info.username
 
 
 async def brake_seen(api: Api, namespace: str) -> Brake | None:

@@ -18,7 +18,6 @@ from makeway.cli.connect.form import Form, installed_form
 from makeway.cli.connect.objects import Bare, listed, read_object
 from makeway.cli.connect.session import Installation, complete_namespaces, connected
 from makeway.cli.errors import NEGATIVE, UNREACHABLE, confirm
-from makeway.cli.mode.begin import begins, what_would_begin
 from makeway.cli.mode.brake import holds_for, released, set_for
 from makeway.cli.mode.brake_config import set_brake, stored_brake, whoami
 from makeway.cli.mode.components import COLUMNS, Confirmation, confirmation, in_order, row, silent, without
@@ -26,7 +25,6 @@ from makeway.cli.mode.config import CONFIGMAP, manager_of
 from makeway.cli.mode.report import StoredState, lines, report_of
 from makeway.cli.output import Printer, TableOutputOption
 from makeway.cli.shared_options import seconds_given
-from makeway.core.config.document import did_you_mean
 from makeway.core.k8s.times import api_time
 from makeway.core.policy.brake import CONFIGMAP as BRAKE
 from makeway.core.policy.brake import RELEASED, Brake
@@ -120,9 +118,10 @@ async def mode(
         if wait:
             pods = await _pods(api, installation.makeway_namespace)
             form = await installed_form(api, installation.makeway_namespace)
-            asking = _Asking(now, namespace, pods, form.parts)
             with printer.progress("waiting until every component confirms it"):
-                components, unknown = await _answers(installation, asking, seconds)
+                components, unknown = await _answers(
+                    installation, now, namespace, pods=pods, parts=form.parts, seconds=seconds
+                )
     report = report_of(now, namespace=namespace, changed=changed, components=components)
     if printer.data:
         printer.document(report)
@@ -216,16 +215,15 @@ async def _policy(api: Api, installation: Installation, asked: _Asked, printer: 
     now = await read_map(api, at, CONFIGMAP)
     before = parse_policy(now.data[KEY], f"{CONFIGMAP}/{KEY}") if KEY in now.data else Policy()
     after = parse_policy(_edited(now, asked), f"{CONFIGMAP}/{KEY}")
-    if begins(before, after, namespace):
+    if _enforces(after, namespace) and not _enforces(before, namespace):
         if not (await installed_form(api, at)).evicts:
             raise ValueError(
                 f"the installation in {at} has nothing that evicts pods (bridge none): nothing was changed; "
                 "helm upgrade with bridge=external or bridge=plugin first, see docs/install.md"
             )
         if not asked.yes:
-            for line in await what_would_begin(installation, namespace):
-                typer.echo(line, err=True)
-            confirm("Begin to evict pods?", "this begins to evict pods")
+            what = "this begins to evict pods; `makeway history --compare --since 1d` says which ones"
+            confirm(f"{what}\nBegin?", what)
     changed = await change_map(
         api, at, CONFIGMAP, lambda stored: {**stored.data, KEY: _edited(stored, asked)}
     )
@@ -242,17 +240,14 @@ async def _must_exist(api: Api, namespace: str) -> None:
             return
     except ApiError:
         return
-    meant = did_you_mean(namespace, await _namespaces(api))
-    remedy = f"did you mean {meant}?" if meant else "`kubectl get namespaces` lists them"
-    raise ValueError(f"there is no namespace {namespace}: nothing was changed; {remedy}")
+    raise ValueError(
+        f"there is no namespace {namespace}: nothing was changed; `kubectl get namespaces` lists them"
+    )
 
 
-async def _namespaces(api: Api) -> list[str]:
-    try:
-        there = await listed(api, "/api/v1/namespaces", Bare, query={"limit": "500"})
-    except (ApiError, ApiUnavailable):
-        return []
-    return [one.metadata.name for one in there]
+def _enforces(policy: Policy, namespace: str) -> bool:
+    """Report whether a policy enforces: in a namespace or, empty, in the cluster."""
+    return (policy.mode_for(namespace) if namespace else policy.mode) == "enforce"
 
 
 def _edited(before: StoredMap, asked: _Asked) -> str:
@@ -293,38 +288,30 @@ async def _as_stored(api: Api, namespace: str) -> StoredState:
     return StoredState.of(brake, policy)
 
 
-class _Asking:
-    """Rounds of questions: who has answered so far, and what the last answers come to."""
-
-    def __init__(
-        self, said: StoredState, namespace: str, pods: dict[str, str], parts: tuple[str, ...]
-    ) -> None:
-        self.parts = parts
-        self._said = said
-        self._namespace = namespace
-        self._pods = pods
-        self._known: dict[str, str] = {}
-
-    async def ask(self, bus: Bus) -> list[Confirmation]:
-        """Ask all once."""
-        heard = [
-            confirmation(
-                one,
-                revision=self._said.awaited_revision(self._namespace),
-                mode=self._said.mode_for(self._namespace),
-                namespace=self._namespace,
-                brake=self._said.brake.scope(),
-            )
-            for one in await bus.components.ask(_ASK_SECONDS)
-            if one.component != "shadow"  # no mode holds it back
-        ]
-        missing = silent(heard, self._known, self._pods)
-        self._known |= {one.identity: one.component for one in heard}
-        return in_order([*heard, *missing])
+async def _ask(bus: Bus, said: StoredState, namespace: str, pods: dict[str, str]) -> list[Confirmation]:
+    """Ask all components once."""
+    heard = [
+        confirmation(
+            one,
+            revision=said.awaited_revision(namespace),
+            mode=said.mode_for(namespace),
+            namespace=namespace,
+            brake=said.brake.scope(),
+        )
+        for one in await bus.components.ask(_ASK_SECONDS)
+        if one.component != "shadow"  # no mode holds it back
+    ]
+    return in_order([*heard, *silent(heard, pods)])
 
 
 async def _answers(
-    installation: Installation, asking: _Asking, seconds: float
+    installation: Installation,
+    said: StoredState,
+    namespace: str,
+    *,
+    pods: dict[str, str],
+    parts: tuple[str, ...],
+    seconds: float,
 ) -> tuple[list[Confirmation], str]:
     """Ask until all confirm or the time is over; at least once. Where none can be asked, return why."""
     until = time.monotonic() + seconds
@@ -332,10 +319,8 @@ async def _answers(
     try:
         async with installation.bus() as bus:
             while True:
-                found = await asking.ask(bus)
-                settled = (
-                    bool(found) and all(one.confirmed for one in found) and not without(found, asking.parts)
-                )
+                found = await _ask(bus, said, namespace, pods)
+                settled = bool(found) and all(one.confirmed for one in found) and not without(found, parts)
                 if settled or time.monotonic() >= until:
                     return found, ""
     except (BusError, ApiError, ApiUnavailable) as error:

@@ -90,18 +90,14 @@ def confirmation(
     )
 
 
-def silent(
-    heard: Iterable[Confirmation], known: Mapping[str, str], pods: Mapping[str, str]
-) -> list[Confirmation]:
+def silent(heard: Iterable[Confirmation], pods: Mapping[str, str]) -> list[Confirmation]:
     """Return those that should be there and do not answer.
 
-    `known`: identities that answered before, with their component; `pods`: names of the installation's
-    running pods, with theirs. A process names itself after its pod.
+    `pods`: names of the installation's running pods, with their component. A process names itself after its
+    pod.
     """
-    names = {one.identity for one in heard}
-    missing = {name: component for name, component in known.items() if name not in names}
-    hosts = {name.split("_", maxsplit=1)[0] for name in (*names, *missing)}
-    missing |= {pod: component for pod, component in pods.items() if pod not in hosts}
+    hosts = {one.identity.split("_", maxsplit=1)[0] for one in heard}
+    missing = {pod: component for pod, component in pods.items() if pod not in hosts}
     return [Confirmation(component, name, confirmed=False, why=SILENT) for name, component in missing.items()]
 
 
