@@ -400,12 +400,12 @@ def _unblocked(found: Pending) -> Iterator[str]:
         return
     yield "would unblock it, each by itself, checked by planning again:"
     for one in found.unblocked_by:
-        yield f"  - {' and '.join(change.text for change in one.changes)}; {_then(one)}"
+        yield f"  - {one.change.text}; {_then(one)}"
 
 
 def _then(one: Counterfactual) -> str:
     victims = one.victims
-    if any(change.kind == "node" for change in one.changes) and not victims:
+    if one.change.kind == "node" and not victims:
         return "then it fits there"
     if not victims:
         return f"then it fits on {one.node}"

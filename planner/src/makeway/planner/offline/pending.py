@@ -1,15 +1,15 @@
 """Why a pod of the cluster is pending, and what would unblock it. Pure.
 
-The smallest changes are named, each checked by judging the pod again with it; what is not found to help is
-never given. Where no single change helps, one that lifts a whole obstacle is taken for granted and another is
-looked for beside it.
+The smallest changes are named, each checked by judging the pod again with it; what is not found to help by
+itself is never given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -38,12 +38,10 @@ FINDERS: Final[tuple[Finder, ...]] = (
     pod_changes.allowed,
     cluster_changes.more_disruptions,
     cluster_changes.more_of_queues,
-    cluster_changes.less_guaranteed,
     policy_changes.other_policy,
     pod_changes.of_higher_priority,
     pod_changes.of_less,
     cluster_changes.uncordoned,
-    pod_changes.tolerating,
     cluster_changes.further_node,
 )
 """In the order in which they are named: what asks least of others first."""
@@ -93,42 +91,16 @@ def counterfactuals(case: Case, judged: PodVerdict) -> tuple[Counterfactual, ...
     """
     if judged.refusal is None:
         return ()
-    found = list(_beside((), case, judged))
-    if not found:
-        for lifted, there in _lifts(case, judged):
-            again = there.judged()
-            if again.refusal is None:
-                found.append(_told(lifted, there, case))
-            else:
-                found += _beside(lifted, there, again)
-    return tuple(found[:MOST])
+    found = (one for finder in FINDERS for one in finder(case, judged))
+    return tuple(_told(change, there, case) for change, there in islice(found, MOST))
 
 
-def _beside(granted: tuple[Change, ...], case: Case, judged: PodVerdict) -> Iterator[Counterfactual]:
-    for finder in FINDERS:
-        for change, there in finder(case, judged):
-            yield _told((*granted, change), there, case)
-
-
-def _lifts(case: Case, judged: PodVerdict) -> Iterator[tuple[tuple[Change, ...], Case]]:
-    """Return what lifts a whole obstacle, where there is one."""
-    allowed = pod_changes.lift_never(case)
-    if allowed is not None:
-        yield (allowed[0],), allowed[1]
-    queues = cluster_changes.lift_queues(case)
-    if queues is not None:
-        yield queues
-    soft = policy_changes.soft_budgets(case, judged)
-    if soft is not None:
-        yield (soft[0],), soft[1]
-
-
-def _told(changes: tuple[Change, ...], there: Case, before: Case) -> Counterfactual:
+def _told(change: Change, there: Case, before: Case) -> Counterfactual:
     """Write down what would happen then."""
     judged = there.judged()
     best = judged.best
     return Counterfactual(
-        changes=changes,
+        change=change,
         node=best.node if best is not None else judged.node,
         victims=victims_of(best) if best is not None else (),
         at=there.now if there.now != before.now else None,

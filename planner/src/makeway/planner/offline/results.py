@@ -152,12 +152,10 @@ ChangeKind = Literal[
     "preemption-policy",
     "disruption-budget",
     "queue-max",
-    "queue-guaranteed",
     "policy",
     "priority",
     "request",
     "uncordon",
-    "toleration",
     "node",
 ]
 
@@ -179,13 +177,13 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Counterfactual(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Changes that together unblock a pod, each as small as possible; and what would happen then.
+    """A change that unblocks a pod, as small as possible; and what would happen then.
 
     node: where the pod would be. victims: who would leave for it; none where it would simply fit.
     at: when, where that is not now.
     """
 
-    changes: tuple[Change, ...]
+    change: Change
     node: str
     victims: tuple[Victim, ...]
     at: Time | None

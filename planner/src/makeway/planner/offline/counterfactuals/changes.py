@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from makeway.core.k8s.objects import Toleration
 from makeway.core.policy.document import Policy
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline.results import Change
@@ -63,13 +62,6 @@ class Case:
             preemptor=msgspec.structs.replace(pod, requests={**pod.requests, resource: amount}),
         )
 
-    def tolerating(self, toleration: Toleration) -> Case:
-        """Let the pod tolerate one taint more."""
-        constraints = self.question.constraints
-        return self.asking(
-            constraints=replace(constraints, tolerations=(*constraints.tolerations, toleration))
-        )
-
     def varied(self) -> Callable[[Callable[[Snapshot], None]], Case]:
         """Return a function that returns the case on another cluster; each call overrides the call before.
 
@@ -95,21 +87,21 @@ def helps(case: Case) -> bool:
     return case.judged().refusal is None
 
 
-def first(values: Sequence[T], works: Callable[[T], bool]) -> T | None:
-    """Return the first value that works, where all after one that works do too; None where the last does not.
+def least(values: Sequence[T], make: Callable[[T], Case]) -> tuple[T, Case] | None:
+    """Return the first value that helps, where all after one that helps do too, and the case with it.
 
-    O(log values).
+    None where the last does not help. O(log values) plans.
     """
-    if not values or not works(values[-1]):
+    if not values or not helps(make(values[-1])):
         return None
     low, high = 0, len(values) - 1
     while low < high:
         middle = (low + high) // 2
-        if works(values[middle]):
+        if helps(make(values[middle])):
             high = middle
         else:
             low = middle + 1
-    return values[low]
+    return values[low], make(values[low])
 
 
 def with_policy(policy: Policy) -> Callable[[Snapshot], None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -14,21 +13,15 @@ from makeway.core.queues.tree import Queue, QueueTree
 from makeway.planner.offline.counterfactuals.changes import (
     Case,
     Found,
-    first,
     helps,
+    least,
     with_allowances,
     with_node,
     with_queues,
 )
 from makeway.planner.offline.results import Change
 from makeway.planner.plan.batch import overlay
-from makeway.planner.plan.constraints.queues import (
-    QUEUE_GUARANTEED,
-    GuaranteeMargin,
-    QueueMaximum,
-    margins_of,
-    queue_constraints_of,
-)
+from makeway.planner.plan.constraints.queues import QueueMaximum, queue_constraints_of
 from makeway.planner.plan.constraints.tally import Allowance
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET
 from makeway.planner.plan.unfiltered import PodVerdict
@@ -38,7 +31,6 @@ from makeway.planner.snapshot.records import NodeRecord
 NEW: Final = "a-further-node"
 _MOST_BUDGETS: Final = 8
 _MOST_NODES: Final = 5
-_MOST_GUARDS: Final = 4
 
 
 def more_disruptions(case: Case, judged: PodVerdict) -> Found:
@@ -54,9 +46,8 @@ def more_disruptions(case: Case, judged: PodVerdict) -> Found:
         def with_(more: int, key: Key = key, number: int = number) -> Case:
             return vary(with_allowances({**usual, key: number + more}))
 
-        more = first(range(1, covered + 1), lambda one, try_=with_: helps(try_(one)))  # type: ignore[misc]
-        if more is not None:
-            yield _disruptions(key, number, more), with_(more)
+        if found := least(range(1, covered + 1), with_):
+            yield _disruptions(key, number, found[0]), found[1]
 
 
 def _covering(case: Case, uid: str) -> tuple[Key, ...]:
@@ -102,23 +93,10 @@ def more_of_queues(case: Case, judged: PodVerdict) -> Found:
     vary = case.varied()
 
     def with_(more: int) -> Case:
-        return vary(with_queues(_raised(tree, {maximum.queue.path: {maximum.resource: more}})))
+        return vary(with_queues(_raised(tree, maximum, more)))
 
-    more = first(range(1, -maximum.room + 1), lambda one: helps(with_(one)))
-    if more is not None:
-        yield _maximum(maximum, more), with_(more)
-
-
-def lift_queues(case: Case) -> tuple[tuple[Change, ...], Case] | None:
-    """Raise every maximum that the pod would go over, by as much as it would; None where there is none."""
-    maxima, tree = _limits(case), case.snapshot.queues.tree
-    if not maxima or tree is None:
-        return None
-    more: dict[str, dict[str, int]] = {}
-    for maximum in maxima:
-        more.setdefault(maximum.queue.path, {})[maximum.resource] = -maximum.room
-    lifted = case.varied()(with_queues(_raised(tree, more)))
-    return tuple(_maximum(maximum, -maximum.room) for maximum in maxima), lifted
+    if found := least(range(1, -maximum.room + 1), with_):
+        yield _maximum(maximum, found[0]), found[1]
 
 
 def _limits(case: Case) -> tuple[QueueMaximum, ...]:
@@ -129,12 +107,14 @@ def _limits(case: Case) -> tuple[QueueMaximum, ...]:
     ).maxima
 
 
-def _raised(tree: QueueTree, more: Mapping[str, Mapping[str, int]]) -> QueueTree:
-    """Return a tree whose maxima are higher."""
+def _raised(tree: QueueTree, maximum: QueueMaximum, more: int) -> QueueTree:
+    """Return a tree in which one maximum is higher."""
 
     def raised(queue: Queue) -> Queue:
-        add = more.get(queue.path, {})
-        return replace(queue, maximum={name: most + add.get(name, 0) for name, most in queue.maximum.items()})
+        if queue.path != maximum.queue.path:
+            return queue
+        most = queue.maximum[maximum.resource] + more
+        return replace(queue, maximum={**queue.maximum, maximum.resource: most})
 
     return replace(tree, queues=tuple(raised(queue) for queue in tree))
 
@@ -150,42 +130,6 @@ def _maximum(maximum: QueueMaximum, more: int) -> Change:
         now=now,
         then=now + more,
     )
-
-
-def less_guaranteed(case: Case, judged: PodVerdict) -> Found:
-    """A guarantee that keeps pods: each alone, lowered by as little as helps."""
-    refusal, tree = judged.refusal, case.snapshot.queues.tree
-    if refusal is None or tree is None or QUEUE_GUARANTEED not in refusal.exempt:
-        return
-    vary = case.varied()
-    for margin in margins_of(case.snapshot, case.question)[:_MOST_GUARDS]:
-        held = margin.queue.guaranteed[margin.resource]
-
-        def with_(least: int, margin: GuaranteeMargin = margin) -> Case:
-            return vary(with_queues(_lowered(tree, margin, least)))
-
-        least = first(range(held - 1, -1, -1), lambda one, try_=with_: helps(try_(one)))  # type: ignore[misc]
-        if least is not None:
-            path, name = margin.queue.path, margin.resource
-            change = Change(
-                kind="queue-guaranteed",
-                text=f"queue {path}: guaranteed {name} {text_of(name, least)} (it is {text_of(name, held)})",
-                object=f"queue {path}",
-                field=f"guaranteed.{name}",
-                now=held,
-                then=least,
-            )
-            yield change, with_(least)
-
-
-def _lowered(tree: QueueTree, margin: GuaranteeMargin, least: int) -> QueueTree:
-    def lowered(queue: Queue) -> Queue:
-        if queue.path != margin.queue.path:
-            return queue
-        kept = {**queue.guaranteed, margin.resource: least}
-        return replace(queue, guaranteed={name: amount for name, amount in kept.items() if amount > 0})
-
-    return replace(tree, queues=tuple(lowered(queue) for queue in tree))
 
 
 def uncordoned(case: Case, judged: PodVerdict) -> Found:

@@ -9,7 +9,7 @@ import msgspec
 
 from makeway.core.policy.document import Policy
 from makeway.core.policy.exemption import NEVER_EVICT, PROTECTED_NAMESPACE, PROTECTED_PRIORITY
-from makeway.planner.offline.counterfactuals.changes import Case, Found, first, helps, with_policy
+from makeway.planner.offline.counterfactuals.changes import Case, Found, helps, least, with_policy
 from makeway.planner.offline.results import Change
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET
 from makeway.planner.plan.refusal.statistics import OVER_BUDGET, OVER_LIMIT
@@ -30,16 +30,6 @@ def other_policy(case: Case, judged: PodVerdict) -> Found:
         if helps(there):
             yield change, there
             # The copy is overridden by the next setting; what was yielded is judged before that.
-
-
-def soft_budgets(case: Case, judged: PodVerdict) -> tuple[Change, Case] | None:
-    """Let budgets be violated; None where they may be already."""
-    policy = case.snapshot.exemptions.policy
-    if policy.disruption_budgets == "soft":
-        return None
-    change = _change("disruptionBudgets", "hard", "soft")
-    changed = msgspec.structs.replace(policy, disruption_budgets="soft")
-    return change, case.varied()(with_policy(changed))
 
 
 def _settings(policy: Policy, stood: set[str]) -> Iterator[tuple[Change, Policy]]:
@@ -65,25 +55,21 @@ def _settings(policy: Policy, stood: set[str]) -> Iterator[tuple[Change, Policy]
 
 def _numbers(case: Case, policy: Policy, stood: set[str]) -> Iterator[tuple[Change, Policy]]:
     """Bounds, moved just far enough. Looked for on a copy of their own."""
-    least = policy.protection.minimum_priority
-    if PROTECTED_PRIORITY in stood and least is not None:
+    least_kept = policy.protection.minimum_priority
+    if PROTECTED_PRIORITY in stood and least_kept is not None:
         vary = case.varied()
-        kept = {pod.priority + 1 for pod in case.snapshot.pods.values() if pod.priority >= least}
-        found = first(
-            sorted(kept), lambda one: helps(vary(with_policy(_protecting(policy, minimum_priority=one))))
-        )
-        if found is not None:
-            change = _change("protection.minimumPriority", least, found)
-            yield change, _protecting(policy, minimum_priority=found)
+        kept = {pod.priority + 1 for pod in case.snapshot.pods.values() if pod.priority >= least_kept}
+        if found := least(
+            sorted(kept), lambda one: vary(with_policy(_protecting(policy, minimum_priority=one)))
+        ):
+            change = _change("protection.minimumPriority", least_kept, found[0])
+            yield change, _protecting(policy, minimum_priority=found[0])
     most = policy.limits.victims_per_order
     if OVER_LIMIT in stood:
         vary = case.varied()
         deepest = int(case.snapshot.columns.count.max())
-        number = first(
-            range(most + 1, deepest + 1), lambda one: helps(vary(with_policy(_limited(policy, one))))
-        )
-        if number is not None:
-            yield _change("limits.victimsPerOrder", most, number), _limited(policy, number)
+        if found := least(range(most + 1, deepest + 1), lambda one: vary(with_policy(_limited(policy, one)))):
+            yield _change("limits.victimsPerOrder", most, found[0]), _limited(policy, found[0])
 
 
 def _protecting(policy: Policy, **fields: Any) -> Policy:

@@ -34,7 +34,7 @@ export function pendingAnswer({ answer, unblockedBy }) {
     podAnswer(answer),
     answer.result !== 'refused' ? null : unblockedBy.length ? [
       h('h4', null, 'Would unblock it, each by itself'),
-      h('ul', null, unblockedBy.map((one) => h('li', null, `${one.changes.map((change) => change.text).join(' and ')}; then ${one.victims.length ? `room is made on ${one.node} without ${one.victims.slice(0, 5).map((victim) => `${victim.namespace}/${victim.name}`).join(', ')}` : `it fits${one.node ? ` on ${one.node}` : ''}`}`))),
+      h('ul', null, unblockedBy.map((one) => h('li', null, `${one.change.text}; then ${one.victims.length ? `room is made on ${one.node} without ${one.victims.slice(0, 5).map((victim) => `${victim.namespace}/${victim.name}`).join(', ')}` : `it fits${one.node ? ` on ${one.node}` : ''}`}`))),
     ] : h('p', { class: 'muted' }, 'No single change was found that would unblock it.'),
   ];
 }
