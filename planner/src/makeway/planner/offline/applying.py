@@ -60,7 +60,6 @@ def applied(world: World, files: Iterable[tuple[Sequence[Manifest], str]], names
                 there.append(_title(pod, namespace))
             else:
                 new.pods.append(NewPod(pod, source))
-    world.count_written_budgets()
     if skipped:
         new.notes.append(f"skipped, as no plan reads them: {kinds_text(skipped)}")
     if there:

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from makeway.bus.reasons import reason_of
-from makeway.core.k8s.objects import ConfigMap, DeviceClass, Metadata, PodDisruptionBudget, View
+from makeway.core.k8s.objects import ConfigMap, DeviceClass, Metadata, View
 from makeway.planner.offline.admission_objects import LimitRange, RuntimeClass
 from makeway.planner.offline.manifests import ManifestError, documents
 from makeway.planner.offline.world import World
@@ -77,8 +77,7 @@ def read_object(world: World, kind: str, raw: bytes | msgspec.Raw) -> View | Non
         return None
     try:
         item = decoder.decode(raw)
-        if not (isinstance(item, PodDisruptionBudget) and world.written_budgets.keep(item, raw)):
-            world.put(item)
+        world.put(item)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         world.warnings.append(f"{_name(kind, raw)} is left out: {error}")
         return None
@@ -87,7 +86,6 @@ def read_object(world: World, kind: str, raw: bytes | msgspec.Raw) -> View | Non
 
 def _complete(world: World) -> None:
     """Make up for what a dump lacks, and tell."""
-    world.count_written_budgets()
     if world.seen["ResourceQuota"]:
         world.warnings.append("not judged: ResourceQuotas; on a cluster the API server is asked")
     missing = [name for kind, name in _EXPECTED.items() if not world.seen[kind]]

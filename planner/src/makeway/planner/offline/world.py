@@ -1,20 +1,17 @@
 """A cluster as it is read once, from the API server or from a dump: the snapshot, and the nominated pods.
 
-PodDisruptionBudgets may be there as they are written, without the status that their controller gives them.
-Source: pkg/controller/disruption of kube-controller-manager 1.37. In place of the scale of the pods'
-workloads the pods that are there are counted.
+A PodDisruptionBudget may be there as it is written, without the status that its controller gives it; it allows
+no disruption then, as for kube-scheduler.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections import Counter
 from typing import Any, Final
 
 import msgspec
 
 from makeway.bus.messages import Placement
-from makeway.core.k8s.budget import READY, budget_of
 from makeway.core.k8s.objects import (
     ENDED_PHASES,
     DaemonSet,
@@ -25,7 +22,6 @@ from makeway.core.k8s.objects import (
     PodDisruptionBudgetStatus,
     PriorityClass,
     StorageClass,
-    View,
 )
 from makeway.core.k8s.pod_groups import PodGroup
 from makeway.core.k8s.quantity import QuantityError
@@ -46,15 +42,10 @@ from makeway.planner.snapshot.changes import (
 )
 from makeway.planner.snapshot.exemptions import Source
 from makeway.planner.snapshot.objects import change_of
-from makeway.planner.snapshot.records import PodRecord, PodRecords
+from makeway.planner.snapshot.records import PodRecords
 from makeway.planner.snapshot.state import Snapshot
 
 _IS_DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
-
-
-_MOST_NAMED: Final = 5
-
-IntOrPercent = int | str
 
 
 class World:
@@ -74,7 +65,6 @@ class World:
         self.known: set[tuple[str, str, str]] = set()
         """Kind, namespace and name of all but pods."""
         self.warnings: list[str] = []
-        self.written_budgets = WrittenBudgets()
         self.claims_known = True
         """The claims of the cluster were read; else one that was not is not judged."""
         self.default_class = ""
@@ -92,14 +82,6 @@ class World:
     def adopt(self, tree: QueueTree | None, revision: str, source: Source | None = None) -> None:
         """Put a tree of queues in force."""
         self.snapshot.apply(Adopt(tree, revision, source))
-
-    def count_written_budgets(self) -> None:
-        """Put the budgets that have no status, counted by the pods that are there now."""
-        budgets, told = self.written_budgets.counted(self.snapshot.pods.values())
-        for budget in budgets:
-            self.put(budget)
-        if told:
-            self.warnings.append(told)
 
     def classes_of_pods(self) -> None:
         """Let each PriorityClass that pods name have the priority of its first pod."""
@@ -126,6 +108,9 @@ class World:
                     self.snapshot.apply(KnowDaemonSets(True))
                 case StorageClass() if (meta.annotations or {}).get(_IS_DEFAULT) == "true":
                     self.default_class = meta.name
+                case PodDisruptionBudget() if item.status == PodDisruptionBudgetStatus():
+                    told = f"PodDisruptionBudget {meta.namespace}/{meta.name} has no status"
+                    self.warnings.append(f"{told}, so it allows no disruption here")
                 case RuntimeClass() | LimitRange():
                     self.admission[kind, meta.namespace, meta.name] = item
                 case DeviceClass():
@@ -151,83 +136,3 @@ class World:
         nominated = pod.status.nominated_node_name
         if nominated and not pod.spec.node_name:
             self.nominations[meta.uid] = as_placement(meta, nominated)
-
-
-class _Spec(View, frozen=True):
-    min_available: IntOrPercent | None = None
-    max_unavailable: IntOrPercent | None = None
-
-
-class _Budget(View, frozen=True):
-    spec: _Spec = _Spec()
-    status: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-
-
-_decode = msgspec.json.Decoder(_Budget).decode
-
-
-class WrittenBudgets:
-    """Those of a cluster that have no status, until all pods have been read."""
-
-    def __init__(self) -> None:
-        self._found: list[tuple[PodDisruptionBudget, _Spec]] = []
-
-    def keep(self, budget: PodDisruptionBudget, raw: bytes | msgspec.Raw) -> bool:
-        """Keep a budget that has no status; report whether it was kept. `raw`: the same in JSON."""
-        written = _decode(raw)
-        if written.status is not msgspec.UNSET and bytes(written.status) not in (b"null", b"{}"):
-            return False
-        self._found.append((budget, written.spec))
-        return True
-
-    def counted(self, pods: Iterable[PodRecord]) -> tuple[list[PodDisruptionBudget], str]:
-        """Return them with a status as of some pods, and a sentence; forget them.
-
-        O(budgets · pods of a namespace).
-        """
-        by_namespace: defaultdict[str, list[PodRecord]] = defaultdict(list)
-        if self._found:
-            for pod in pods:
-                by_namespace[pod.namespace].append(pod)
-        budgets: list[PodDisruptionBudget] = []
-        told: list[str] = []
-        for budget, spec in self._found:
-            selected = budget_of(budget)
-            there = by_namespace[selected.namespace]
-            covered = [one for one in there if selected.covers_eviction(one.namespace, one.name, one.labels)]
-            healthy = sum(one.health == READY and not one.terminating for one in covered)
-            desired = _desired(spec, len(covered))
-            allowed = max(0, healthy - desired)
-            status = PodDisruptionBudgetStatus(
-                disruptions_allowed=allowed,
-                current_healthy=healthy,
-                desired_healthy=desired,
-                observed_generation=budget.metadata.generation,
-            )
-            budgets.append(msgspec.structs.replace(budget, status=status))
-            name = f"{budget.metadata.namespace}/{budget.metadata.name}"
-            told.append(f"{name} allows {allowed} of {len(covered)} pods to go")
-        self._found = []
-        if not told:
-            return [], ""
-        more = f" and {len(told) - _MOST_NAMED} others" if len(told) > _MOST_NAMED else ""
-        return budgets, (
-            f"PodDisruptionBudgets without a status are counted here: {', '.join(told[:_MOST_NAMED])}{more}"
-        )
-
-
-def _desired(spec: _Spec, expected: int) -> int:
-    """Return how many healthy pods a budget wants of so many."""
-    if spec.max_unavailable is not None:
-        return max(0, expected - _scaled(spec.max_unavailable, expected))
-    return _scaled(spec.min_available if spec.min_available is not None else 0, expected)
-
-
-def _scaled(value: IntOrPercent, expected: int) -> int:
-    """Read a number, or a percentage of the pods, rounded up; what is neither counts as all of them."""
-    if isinstance(value, int):
-        return value
-    percent = value.removesuffix("%")
-    if not (value.endswith("%") and percent.isascii() and percent.isdigit() and len(percent) <= 3):
-        return expected
-    return -(-expected * int(percent) // 100)
