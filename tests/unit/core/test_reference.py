@@ -35,7 +35,7 @@ def test_what_the_reader_accepts_the_schema_accepts(document: dict[str, Any]) ->
         "namespaceModes: {a.b: observe}",
         "daemonSets: {preemption_start_delay: 10 s}",
         "daemonSets: {preemption_start_delay: -1}",
-        "daemonSets: {enabled: 1}",
+        "daemonSets: {enabled: 2}",
     ],
 )
 def test_what_the_reader_refuses_the_schema_refuses(line: str) -> None:

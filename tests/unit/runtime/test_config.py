@@ -87,7 +87,7 @@ def test_a_refused_text_leaves_the_last_good_one_in_force_and_says_what_is_wrong
     assert (world.config.current.mode, world.config.unsynced()) == ("observe", "")
     _, event_type, reason, _, note = world.recorder[-1]
     assert (event_type, reason) == ("Warning", "ConfigRefused")
-    assert "makeway-policy/policy.yaml:3: mode: 'enforced' is not allowed; did you mean enforce?" in note
+    assert "makeway-policy/policy.yaml:3: mode: 'enforced' is not allowed; write one of enforce, " in note
     assert f"policy {revision_of(OBSERVE)} stays effective" in note
     assert world.metric("last_reload_successful") == 0
     assert world.metric("info", revision=revision_of(OBSERVE)) == 1

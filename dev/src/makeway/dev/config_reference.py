@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
+from makeway.core.config.document import expected, join_path, unwrapped
 from makeway.core.config.duration import EXPECTED, as_text
-from makeway.core.config.shapes import expected, join_path, unwrapped
 
 _ATTRIBUTE: Final = re.compile(r"^ {4}(\w+): ", re.MULTILINE)
 _DURATION: Final = r"^\+?([0-9]+|([0-9]*\.?[0-9]*(ns|us|µs|ms|s|m|h))+)$"
@@ -93,7 +93,7 @@ def _define(type_: inspect.StructType, definitions: dict[str, dict[str, Any]]) -
 
 def _schema(type_: inspect.Type, definitions: dict[str, dict[str, Any]]) -> dict[str, Any]:
     type_, extra = unwrapped(type_)
-    if "read" in extra:
+    if "scalar" in extra:
         return {"type": ["string", "number"]}
     match type_:
         case inspect.StructType():
@@ -131,21 +131,21 @@ def _schema(type_: inspect.Type, definitions: dict[str, dict[str, Any]]) -> dict
 
 def _value(type_: inspect.Type) -> str:
     """What to write, for a table."""
-    type_, extra = unwrapped(type_)
-    match type_:
+    bare = unwrapped(type_)[0]
+    match bare:
         case inspect.StructType():
             return "a mapping, below"
         case inspect.DictType():
-            return f"a mapping to {_value(type_.value_type)}"
+            return f"a mapping to {_value(bare.value_type)}"
         case inspect.VarTupleType():
-            return f"a list of: {_value(type_.item_type)}"
+            return f"a list of: {_value(bare.item_type)}"
         case inspect.LiteralType():
-            return " or ".join(f"`{value}`" for value in type_.values)
+            return " or ".join(f"`{value}`" for value in bare.values)
         case inspect.AnyType():
             return "anything"
         case inspect.TimeDeltaType():
             return EXPECTED
-    return expected(type_, extra)
+    return expected(type_)
 
 
 def _default(field: inspect.Field) -> str:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from makeway.core.config.document import ConfigError, Problem, did_you_mean
-from makeway.core.config.yaml_tree import Mapping, Node, Scalar, YamlError, documents, split_documents
+import yaml
+
+from makeway.core.config.document import ConfigError, Problem, YamlError, line_of, nodes_of
 from makeway.core.policy import document as policy
 from makeway.core.policy.document import Policy, PolicyLimits, lint_warnings, parse_policy
 from makeway.core.policy.rates import pace_of_quotas, rates_of
@@ -42,67 +43,50 @@ class Finding:
 
 def lint(text: str, source: str) -> list[Finding]:
     """Judge everything in a file. One that holds no configuration is a problem too."""
-    findings = [
-        finding
-        for before, document in split_documents(text)
-        for finding in _document(document, source, before)
-    ]
-    if len(findings) > 1 and any(finding.alone for finding in findings):
+    try:
+        found = nodes_of(text)
+    except YamlError as error:
+        return [Finding(source, "", (error.problem,))]
+    findings = [finding for node in found for finding in _document(node, text, source)]
+    if any(finding.alone for finding in findings) and len(found) > 1:
         # Read as a file, it would be refused.
         remedy = "keep one in a file; a manifest holds several in ConfigMaps"
-        second = Problem("", "", "there is a second document", remedy)
-        return [*findings, Finding(source, "", (second,))]
+        second = Problem("", "", "there is a second document", remedy, line_of(found[1]))
+        return [Finding(source, "", (second,))]
     if findings:
-        # A file is named by all of its text, as whoever reads it names it.
-        return [
-            replace(one, revision=revision_of(text)) if one.alone and one.revision else one
-            for one in findings
-        ]
+        return findings
     remedy = f"give a policy, queues, or a ConfigMap with the key {' or '.join(KEYS)}"
     return [Finding(source, "", (Problem("", "", "holds no configuration", remedy),))]
 
 
-def _document(text: str, source: str, before: int) -> Iterator[Finding]:
-    try:
-        found = documents(text)
-    except YamlError as error:
-        line = error.line + before if error.line else 0
-        yield Finding(source, "", (Problem("", "", error.message, error.remedy, line),))
-        return
-    for node in found[:1]:
-        fields = _fields(node)
-        kind = _text(fields.get("kind"))
-        if kind == "ConfigMap":
-            yield from _configmap(fields, source, before)
-        elif _is_queues(fields):
-            yield replace(_judged("queues", text, source, before), alone=True)
-        elif kind == "Policy" or "apiVersion" not in fields or not kind:
-            yield replace(_judged("policy", text, source, before), alone=True)
+def _document(node: yaml.Node, text: str, source: str) -> Iterator[Finding]:
+    fields = _fields(node)
+    kind = _text(fields.get("kind"))
+    if kind == "ConfigMap":
+        yield from _configmap(fields, source)
+    elif "partitions" in fields:
+        yield replace(_judged("queues", text, source, 0), alone=True)
+    elif kind == "Policy" or "apiVersion" not in fields or not kind:
+        yield replace(_judged("policy", text, source, 0), alone=True)
 
 
-def _is_queues(fields: dict[str, Node]) -> bool:
-    return "partitions" in fields or (
-        "kind" not in fields and any(did_you_mean(name, ("partitions",)) for name in fields)
-    )
-
-
-def _configmap(fields: dict[str, Node], source: str, before: int) -> Iterator[Finding]:
+def _configmap(fields: dict[str, yaml.Node], source: str) -> Iterator[Finding]:
     name = _text(_fields(fields.get("metadata")).get("name")) or "?"
     for key, node in _fields(fields.get("data")).items():
-        kind = KEYS.get(key, "")
-        where, line, path = f"{source}({name}/{key})", before + node.line, f"data.{key}"
-        if not kind:
-            if meant := did_you_mean(key, tuple(KEYS)):
-                yield Finding(where, "", (Problem(path, "", "is not read", f"did you mean {meant}?", line),))
-        elif isinstance(node, Scalar):
+        if not (kind := KEYS.get(key, "")):
+            continue
+        where = f"{source}({name}/{key})"
+        if isinstance(node, yaml.ScalarNode):
             # Lines can only be told where the text stands as it is.
-            yield _judged(kind, node.text, where, line if node.block else None)
+            yield _judged(kind, node.value, where, line_of(node) if node.style == "|" else None)
         else:
             remedy = f"write `{key}: |` above it"
-            yield Finding(where, kind, (Problem(path, "", "is no text", remedy, line),))
+            problem = Problem(f"data.{key}", "", "is no text", remedy, line_of(node))
+            yield Finding(where, kind, (problem,))
 
 
 def _judged(kind: str, text: str, source: str, before: int | None) -> Finding:
+    """Judge a text. `before`: how many lines of the file stand before it; None where that is not known."""
     parse: Callable[[str, str], Any] = parse_policy if kind == "policy" else parse_queues
     try:
         value = parse(text, source)
@@ -125,9 +109,10 @@ def _notes(value: Policy | Queues) -> Iterator[str]:
         yield f"by the default limits of the policy, {pace_of_quotas(PolicyLimits())}"
 
 
-def _fields(node: Node | None) -> dict[str, Node]:
-    return {key.text: value for key, value in node.entries} if isinstance(node, Mapping) else {}
+def _fields(node: yaml.Node | None) -> dict[str, yaml.Node]:
+    entries = node.value if isinstance(node, yaml.MappingNode) else ()
+    return {key.value: value for key, value in entries if isinstance(key, yaml.ScalarNode)}
 
 
-def _text(node: Node | None) -> str:
-    return node.text if isinstance(node, Scalar) else ""
+def _text(node: yaml.Node | None) -> str:
+    return str(node.value) if isinstance(node, yaml.ScalarNode) else ""

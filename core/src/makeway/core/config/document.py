@@ -1,31 +1,46 @@
-"""Configuration files: YAML held strictly to a struct, with every problem told at once.
+"""Configuration files: YAML held strictly to a struct.
 
 `read` is called by `makeway.core.policy.document` and `makeway.core.queues`; the struct is the only place
 that says what a file may hold, so that reader, editor schema and reference page cannot differ.
+
+A scalar is read as the text that is written, and its field's type says what that means: YAML 1.1 takes `off`
+for a boolean, which is a mode here. Refused, with the line: aliases and anchors (a few lines could stand for
+gigabytes), tags, keys that are no scalars or there twice, what nests too deep, what is too long.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
+import yaml
+from msgspec import inspect
 
-from makeway.core.config.shapes import ShapeFinding, Walk
-from makeway.core.config.yaml_tree import YamlError, documents
+from makeway.core.config.duration import EXPECTED, DurationError, parse_duration
 
 S = TypeVar("S", bound=msgspec.Struct)
 
+MAX_CHARACTERS: Final = 1 << 20
+"""A ConfigMap holds no more."""
+
+MAX_DEPTH: Final = 50
+
+_LOADER: Final = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+_NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _LONGEST_VALUE: Final = 80
+_LOOK: Final = "look at indentation, quotes and brackets there and on the line before"
+_NAMED: Final = re.compile(r"Object (contains unknown|missing required) field `(.*)`", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One thing that is wrong. `path` as in `limits.victimsPerOrder`, `value` as it is written.
 
-    `message` goes on from the value ("is no whole number"), `remedy` is what to do, in the imperative.
+    `message` goes on from the value ("is not allowed"), `remedy` is what to do, in the imperative.
     `line` counts from 1; 0 where it is not known.
     """
 
@@ -38,13 +53,14 @@ class Problem:
     def describe(self, source: str) -> str:
         """One line: where, what, what to do."""
         where = f"{source}:{self.line}" if self.line else source
-        what = " ".join(part for part in (_shortened(self.value), self.message) if part)
-        path = f"{_cut(self.path)}: " if self.path else ""
+        value = repr(_line(self.value)) if self.value else ""
+        what = " ".join(part for part in (value, self.message) if part)
+        path = f"{_line(self.path)}: " if self.path else ""
         return f"{where}: {path}{what}; {self.remedy}"
 
 
 class ConfigError(ValueError):
-    """A configuration that is refused. `problems`: all of them, in the order of the lines."""
+    """A configuration that is refused. `problems`: in the order of the lines."""
 
     def __init__(self, source: str, problems: Iterable[Problem]) -> None:
         self.source = source
@@ -52,28 +68,25 @@ class ConfigError(ValueError):
         super().__init__("\n".join(problem.describe(source) for problem in self.problems))
 
 
+class YamlError(ValueError):
+    """The text is not YAML that is accepted here."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
 @dataclass(frozen=True)
 class Document(Generic[S]):
-    """What was read, and where each value stands, for checks that look at several values.
-
-    `places`: path to line and text, for every path that is in the file. `problems`: what is wrong with single
-    values; `value` is without those, and accepted only where there are none.
-    """
+    """What was read. `places`: line and text of each value, by path, for checks that look at several."""
 
     source: str
     value: S
     places: Mapping[str, tuple[int, str]]
-    problems: tuple[Problem, ...] = ()
-
-    def is_sound(self, path: str) -> bool:
-        """Report whether nothing is wrong at a path, or below it."""
-        return not any(
-            one.path == path or one.path.startswith((f"{path}.", f"{path}[")) for one in self.problems
-        )
 
     def check(self, found: Iterable[Problem]) -> None:
-        """Raise ConfigError with all problems, where there are any. `found`: by checks of several values."""
-        if problems := (*self.problems, *found):
+        """Raise ConfigError with all problems that checks of several values have found, if any."""
+        if problems := tuple(found):
             raise ConfigError(self.source, problems)
 
     def problem(self, path: str, message: str, remedy: str) -> Problem:
@@ -85,43 +98,78 @@ class Document(Generic[S]):
 def read(text: str, source: str, shape: type[S]) -> Document[S]:
     """Read one YAML document as `shape`, a frozen struct; O(characters).
 
-    Field types may be `bool`, `int`, `str`, `Literal`, `timedelta`, `Any`, structs, `dict[str, …]`,
-    `tuple[…, ...]` and each of them or None, with `msgspec.Meta` for bounds and patterns. A `Meta` may
-    carry `extra={"expected": "a namespace's name"}` for the message, and `"read": callable`, which
-    makes the value of the text or raises ValueError with what is wrong ("is no quantity").
-    A field without a default is required; null is the same as absent.
+    Field types may be all that msgspec reads from texts, and `timedelta` as `parse_duration` reads it. A
+    field without a default is required; null is the same as absent.
 
-    Problems with single values are in the document, so that the caller can tell them with its own.
-
-    Raises:
-        ConfigError: it is not YAML, or so little of that shape that nothing more can be said.
+    Raises ConfigError: it is not YAML, or not of that shape, with the first thing that is wrong.
     """
+    places: dict[str, tuple[int, str]] = {}
+    types: dict[str, inspect.Type] = {}
     try:
-        found = documents(text)
+        found = nodes_of(text)
+        if not found:
+            remedy = "write its apiVersion and kind at least, or delete what holds it to be without"
+            raise YamlError(Problem("", "", "the file is empty", remedy))
+        if len(found) > 1:
+            line = line_of(found[1])
+            raise YamlError(Problem("", "", "there is a second document", "keep one in a file", line))
+        plain = _plain(found[0], "", places)
+        timed = _typed(plain, inspect.type_info(shape), "", places, types)
+        return Document(source, msgspec.convert(timed, shape, strict=False), places)
     except YamlError as error:
-        raise ConfigError(source, [Problem("", "", error.message, error.remedy, error.line)]) from error
-    if not found:
-        raise ConfigError(source, [Problem("", "", "the file is empty", _REMEDY_EMPTY)])
-    if len(found) > 1:
-        raise ConfigError(
-            source, [Problem("", "", "there is a second document", "keep one in a file", found[1].line)]
-        )
-    walk = Walk()
-    value = walk.struct(found[0], shape)
-    problems = tuple(_problem(finding) for finding in walk.findings)
-    if value is None:
-        raise ConfigError(source, problems)
-    return Document(source, value, walk.places, problems)
+        raise ConfigError(source, [error.problem]) from error
+    except msgspec.ValidationError as error:
+        raise ConfigError(source, [_problem(str(error), places, types)]) from error
 
 
-_REMEDY_EMPTY: Final = "write its apiVersion and kind at least, or delete what holds it to be without"
+def nodes_of(text: str) -> list[yaml.Node]:
+    """Return the documents of a text, those with nothing in them left out. O(characters).
+
+    Raises YamlError.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise YamlError(Problem("", "", f"has {len(text)} characters", f"keep it below {MAX_CHARACTERS}"))
+    try:
+        depth = 0
+        for event in yaml.parse(text, Loader=_LOADER):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if (problem := _refused(event, depth)) is not None:
+                raise YamlError(problem)
+        return [
+            one
+            for one in yaml.compose_all(text, Loader=_LOADER)
+            if not isinstance(one, yaml.ScalarNode) or one.style or one.value
+        ]
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 0
+        what = f"is no YAML: {error.problem or error.context}"
+        raise YamlError(Problem("", "", what, _LOOK, line)) from error
+    except yaml.YAMLError as error:
+        what = f"is no YAML: {str(error).splitlines()[0]}"
+        raise YamlError(Problem("", "", what, _LOOK)) from error
 
 
-def _problem(finding: ShapeFinding) -> Problem:
-    remedy = finding.remedy
-    if finding.instead_of is not None and (meant := did_you_mean(finding.instead_of, finding.choices)):
-        remedy = f"did you mean {meant}? {remedy[0].upper()}{remedy[1:]}"
-    return Problem(finding.path, finding.value, finding.message, remedy, finding.line)
+def _refused(event: Any, depth: int) -> Problem | None:
+    line = event.start_mark.line + 1 if event.start_mark else 0
+    if getattr(event, "anchor", None):
+        remedy = "write the value out where it is used"
+        return Problem("", "", "has an anchor or an alias", remedy, line)
+    if getattr(event, "tag", None) is not None:
+        return Problem("", "", f"has the tag {event.tag}", "leave the tag out", line)
+    if depth > MAX_DEPTH:
+        return Problem("", "", f"nests more than {MAX_DEPTH} deep", "nothing here nests so deep", line)
+    return None
+
+
+def line_of(node: yaml.Node) -> int:
+    """Return the line of a value; of a text that begins on the line after its key, that of the key."""
+    return int(node.start_mark.line) + 1
+
+
+def join_path(path: str, key: str) -> str:
+    """The path of a mapping's value."""
+    return f"{path}.{key}" if path else key
 
 
 def did_you_mean(written: str, known: Sequence[str]) -> str:
@@ -133,10 +181,105 @@ def did_you_mean(written: str, known: Sequence[str]) -> str:
     return by_key[near[0]] if near else ""
 
 
-def _shortened(value: str) -> str:
-    printable = "".join(c if c.isprintable() else " " for c in value[: _LONGEST_VALUE + 1])
-    return repr(_cut(printable)) if value else ""
+def _plain(node: yaml.Node, path: str, places: dict[str, tuple[int, str]]) -> Any:
+    """Return a value as texts, nulls, lists and mappings; note where each stands."""
+    places[path] = line_of(node), node.value if isinstance(node, yaml.ScalarNode) else ""
+    if isinstance(node, yaml.ScalarNode):
+        return None if not node.style and node.value in _NULLS else node.value
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(one, f"{path}[{number}]", places) for number, one in enumerate(node.value)]
+    found: dict[str, Any] = {}
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            message = "has a key that is a list or a mapping"
+            raise YamlError(Problem(path, "", message, "use a text as the key", line_of(key)))
+        inner = join_path(path, key.value)
+        if key.value in found:
+            message = f"is there twice, first on line {places[inner][0]}"
+            raise YamlError(Problem(inner, "", message, "keep the one that is meant", line_of(key)))
+        found[key.value] = _plain(value, inner, places)
+    return found
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+def _typed(
+    value: Any,
+    type_: inspect.Type,
+    path: str,
+    places: Mapping[str, tuple[int, str]],
+    types: dict[str, inspect.Type],
+) -> Any:
+    """Note of what type each value is to be, and read durations: msgspec knows those of ISO 8601 alone."""
+    types[path] = type_
+    match unwrapped(type_)[0]:
+        case inspect.TimeDeltaType() if isinstance(value, str):
+            try:
+                return parse_duration(value)
+            except DurationError as error:
+                problem = Problem(path, value, str(error), f"write {EXPECTED}", places[path][0])
+                raise YamlError(problem) from error
+        case inspect.StructType(fields=fields) if isinstance(value, dict):
+            known = {one.encode_name: one.type for one in fields}
+            return {
+                name: _typed(one, known.get(name, inspect.AnyType()), join_path(path, name), places, types)
+                for name, one in value.items()
+                if one is not None or name not in known
+            }
+        case inspect.VarTupleType(item_type=item) if isinstance(value, list):
+            return [_typed(one, item, f"{path}[{n}]", places, types) for n, one in enumerate(value)]
+    return value
+
+
+def unwrapped(type_: inspect.Type) -> tuple[inspect.Type, dict[str, Any]]:
+    """A type without its metadata, and that; "or None" left out."""
+    extra: dict[str, Any] = {}
+    while isinstance(type_, inspect.Metadata | inspect.UnionType):
+        if isinstance(type_, inspect.Metadata):
+            extra |= type_.extra or {}
+            type_ = type_.type
+        else:
+            (type_,) = (one for one in type_.types if not isinstance(one, inspect.NoneType))
+    return type_, extra
+
+
+def expected(type_: inspect.Type) -> str:
+    """What to write, in words; empty where msgspec's own words say it better."""
+    bare, extra = unwrapped(type_)
+    match bare:
+        case _ if "expected" in extra:
+            return str(extra["expected"])
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.LiteralType(values=values):
+            return f"{'one of ' if len(values) > 1 else ''}{', '.join(map(str, values))}"
+        case inspect.IntType(ge=low, le=high):
+            bounds = [f"at least {low}"] if low is not None else []
+            bounds += [f"at most {high}"] if high is not None else []
+            return " ".join(["a whole number", " and ".join(bounds)]).strip()
+        case inspect.StrType():
+            return "a text"
+    return ""
+
+
+def _problem(said: str, places: Mapping[str, tuple[int, str]], types: Mapping[str, inspect.Type]) -> Problem:
+    """Return what msgspec says of a value that is not of its field's type."""
+    what, at, where = said.rpartition(" - at `")
+    what, path = (what, where.rpartition("$")[2].rstrip("`").lstrip(".")) if at else (where, "")
+    line, value = places.get(path.removesuffix("[...]"), (0, ""))
+    type_ = types.get(path, inspect.AnyType())
+    if (named := _NAMED.match(what)) is not None:
+        field = join_path(path, named[2])
+        if named[1] == "missing required":
+            return Problem(field, "", "is missing", "write it", line)
+        shape = unwrapped(type_)[0]
+        names = [one.encode_name for one in shape.fields] if isinstance(shape, inspect.StructType) else []
+        meant = did_you_mean(named[2], names)
+        remedy = f"did you mean {meant}?" if meant else f"known here: {', '.join(names)}"
+        return Problem(field, "", "is no field", remedy, places.get(field, (0, ""))[0])
+    words = expected(type_) if value else ""
+    return Problem(path, value, "is not allowed", f"write {words}" if words else _line(what), line)
+
+
+def _line(text: str) -> str:
+    """Return a text that others have written on one line, and not too long."""
+    printable = "".join(c if c.isprintable() else " " for c in text[: _LONGEST_VALUE + 1])
+    return printable if len(printable) <= _LONGEST_VALUE else printable[: _LONGEST_VALUE - 1] + "…"

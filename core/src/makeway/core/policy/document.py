@@ -318,7 +318,7 @@ def parse_policy(text: str, source: str) -> Policy:
     """Read a policy. `source` names the file or object in errors.
 
     Raises:
-        ConfigError: it is refused; every problem is in it, each with its remedy.
+        ConfigError: it is refused, with what is wrong and the remedy.
     """
     read_document = read(text, source, PolicyDocument)
     read_document.check(_contradictions(read_document))
@@ -389,8 +389,7 @@ def _contradictions(document: Document[PolicyDocument]) -> Iterator[Problem]:
     """What is wrong although each value by itself is right."""
     policy = document.value
     yield from rule_problems(document, policy.preemption)
-    listed = document.is_sound("hardBudgetNamespaces")
-    if policy.disruption_budgets == "hard" and not policy.hard_budget_namespaces and listed:
+    if policy.disruption_budgets == "hard" and not policy.hard_budget_namespaces:
         yield document.problem(
             "disruptionBudgets",
             "does not say in which namespaces budgets are hard",
@@ -404,8 +403,7 @@ def _contradictions(document: Document[PolicyDocument]) -> Iterator[Problem]:
         )
     settings = policy.daemon_sets
     beyond = [one for one in settings.beyond_own_namespace if not in_namespaces(one, settings.namespaces)]
-    listed = document.is_sound("daemonSets.namespaces")
-    if beyond and listed and "daemonSets.beyond_own_namespace" in document.places:
+    if beyond and "daemonSets.beyond_own_namespace" in document.places:
         yield document.problem(
             "daemonSets.beyond_own_namespace",
             f"names {', '.join(beyond)}, which daemonSets.namespaces does not",

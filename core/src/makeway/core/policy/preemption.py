@@ -322,10 +322,6 @@ def rule_problems(document: Document[S], preemption: Preemption) -> Iterator[Pro
             )
         for side, selector in (("preemptors", rule.preemptors), ("victims", rule.victims)):
             yield from _selector_problems(document, f"{path}.{side}", selector)
-    for number, band in enumerate(preemption.bands):
-        where = f"preemption.bands[{number}].classes"
-        if not band.classes and document.is_sound(where):
-            yield document.problem(where, "names no class", "list the PriorityClasses of the band")
 
 
 def _selector_problems(document: Document[S], path: str, selector: PartySelector) -> Iterator[Problem]:

@@ -22,9 +22,9 @@ MISS: Final = "quota.preemption.miss"
 POLICY: Final = "preemption.policy"
 
 Amount = Annotated[
-    str, Meta(extra={"expected": "an amount such as 10, 500m (of vcore) or 20Gi", "read": str})
+    str, Meta(extra={"expected": "an amount such as 10, 500m (of vcore) or 20Gi", "scalar": True})
 ]
-Property = Annotated[str, Meta(extra={"expected": "a single value", "read": str})]
+Property = Annotated[str, Meta(extra={"expected": "a single value", "scalar": True})]
 Percent = Annotated[int, Meta(ge=0, le=100)]
 Name = Annotated[
     str,
@@ -156,4 +156,4 @@ def ignored(part: QueuesSection) -> Iterator[str]:
         if getattr(part, name) not in (None, "", [], {}):
             yield name
     if isinstance(part, QueueEntry):
-        yield from (f'properties["{name}"]' for name in part.properties if name not in (DELAY, MISS, POLICY))
+        yield from (f"properties.{name}" for name in part.properties if name not in (DELAY, MISS, POLICY))

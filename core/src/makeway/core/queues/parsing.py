@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, get_args
 
-from makeway.core.config.document import Document, Problem, read
+from makeway.core.config.document import Document, Problem, join_path, read
 from makeway.core.config.duration import EXPECTED, parse_duration
-from makeway.core.config.shapes import join_path
 from makeway.core.k8s.resources import CPU
 from makeway.core.queues.amounts import AmountError, Amounts, parse_amount, resource_name, text_of
 from makeway.core.queues.document import DELAY, MISS, POLICY, QueueEntry, QueuesFile, ignored
@@ -55,7 +54,7 @@ def parse_queues(text: str, source: str) -> Queues:
     """Read queues.yaml. `source` names the file or object in errors.
 
     Raises:
-        ConfigError: it is refused; every problem is in it, each with its remedy.
+        ConfigError: it is refused, with what is wrong and the remedy.
     """
     document = read(text, source, QueuesFile)
     reading = _Reading(document)
@@ -159,8 +158,7 @@ class _Reading:
         """Read the one partition."""
         partitions = self._document.value.partitions
         if len(partitions) != 1:
-            if self._document.is_sound("partitions"):
-                self._refuse("partitions", f"has {len(partitions)} partitions", "write exactly one")
+            self._refuse("partitions", f"has {len(partitions)} partitions", "write exactly one")
             return QueueSpec(name=ROOT)
         partition, path = partitions[0], "partitions[0]"
         for part, where in ((partition, path), (partition.preemption, f"{path}.preemption")):
@@ -267,7 +265,7 @@ class _Reading:
     def _namespaces(self, entry: QueueEntry, where: str) -> tuple[str, ...] | None:
         if entry.namespaces is None:
             return None
-        if not entry.namespaces and self._document.is_sound(f"{where}.namespaces"):
+        if not entry.namespaces:
             self._refuse(
                 f"{where}.namespaces", "names no namespace", 'name namespaces, write ["*"] or leave it out'
             )
