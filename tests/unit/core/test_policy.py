@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.config.document import ConfigError, Problem
-from makeway.core.policy.document import Policy, lint_warnings, parse_policy
+from makeway.core.policy.document import Policy, parse_policy
 from makeway.core.policy.mode import Mode, more_restrictive
 
 HEAD = "apiVersion: makeway.dev/v1\nkind: Policy\n"
@@ -101,11 +101,10 @@ def test_namespaces_of_hard_budgets_alone_are_refused_as_they_would_do_nothing()
     assert the_problem("hardBudgetNamespaces: [payments]\n").path == "hardBudgetNamespaces"
 
 
-def test_budgets_that_are_soft_for_a_while_keep_their_namespaces_with_a_warning() -> None:
+def test_budgets_that_are_soft_for_a_while_keep_their_namespaces() -> None:
     policy = parse_policy(HEAD + "disruptionBudgets: soft\nhardBudgetNamespaces: [payments]", "policy.yaml")
 
     assert not policy.has_hard_budgets("payments")
-    assert policy.warnings == ("hardBudgetNamespaces has no effect while disruptionBudgets is soft",)
 
 
 def test_off_is_the_mode_and_not_a_boolean() -> None:
@@ -202,40 +201,6 @@ def test_a_value_that_is_wrong_is_not_told_as_absent() -> None:
     problems = refused(f"{HEAD}disruptionBudgets: hard\nhardBudgetNamespaces: [Team]\n")
 
     assert [problem.path for problem in problems] == ["hardBudgetNamespaces[0]"]
-
-
-@pytest.mark.parametrize(
-    ("text", "warning"),
-    [
-        (
-            "daemonSets: {namespaces: [kube-system], multiple_max_victims: 3}",
-            "daemonSets.multiple_max_victims, daemonSets.namespaces have no effect while daemonSets.enabled "
-            "is not true",
-        ),
-        ("daemonSets: {enabled: false}", None),
-        ("daemonSets: {enabled: true, namespaces: [a], beyond_own_namespace: []}", None),
-        (
-            "daemonSets: {enabled: true, preemption_victim_pods_selection_strategy: single, "
-            "multiple_max_victims: 3}",
-            "daemonSets.multiple_max_victims has no effect while the strategy is single",
-        ),
-        (
-            "daemonSets: {enabled: true, preemption_victim_pods_selection_strategy: multiple, "
-            "single_max_deviation_percent: 3}",
-            "daemonSets.single_max_deviation_percent has no effect while the strategy is multiple",
-        ),
-        ("mode: off\nnamespaceModes: {a: enforce}", "namespaceModes has no effect while mode is off"),
-        (
-            "disruptionBudgets: soft\nhardBudgetNamespaces: [a]",
-            "hardBudgetNamespaces has no effect while disruptionBudgets is soft",
-        ),
-    ],
-)
-def test_a_setting_below_what_is_off_is_warned_of(text: str, warning: str | None) -> None:
-    document = f"apiVersion: makeway.dev/v1\nkind: Policy\n{text}\n"
-
-    assert list(lint_warnings(document, "policy.yaml")) == ([warning] if warning else [])
-    assert set(parse_policy(document, "policy.yaml").warnings) <= {warning} or "kube-system" in text
 
 
 def test_the_more_restrictive_mode_wins() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from makeway.core.config.document import ConfigError
-from makeway.core.policy.document import lint_warnings, parse_policy
+from makeway.core.policy.document import parse_policy
 from makeway.core.policy.preemption import UNREAD, first_rule
 from makeway.core.policy.restrictions import restrictions
 
@@ -23,7 +23,7 @@ def text(*rules: dict[str, Any], bands: tuple[dict[str, Any], ...] = ()) -> str:
 
 
 def warnings(*rules: dict[str, Any]) -> tuple[str, ...]:
-    return lint_warnings(text(*rules), "policy.yaml")
+    return parse_policy(text(*rules), "policy.yaml").warnings
 
 
 def allow(**more: Any) -> dict[str, Any]:
@@ -72,22 +72,6 @@ def test_a_band_of_no_class_is_refused_since_it_would_mean_all() -> None:
         ((deny(preemptors=NOT_GOLD),), "can let it preempt more by a label"),
         ((allow(preemptors=GOLD), deny()), "can let it preempt more by a label"),
         ((allow(victims=NOT_GOLD), deny()), "can keep it from being preempted by a label"),
-        ((deny(), deny(victims=PROD)), "rule r1 of preemption.rules never decides: rule r0 before it"),
-        ((deny(victims=PROD), allow(victims=PROD | BATCH), deny()), "contradicts it"),
-        ((allow(victims=PROD),), "has no effect: no rule below it keeps a victim"),
-        (
-            (
-                deny(
-                    victims={
-                        "namespaceSelector": {
-                            "matchLabels": {"env": "a"},
-                            "matchExpressions": [{"key": "env", "operator": "In", "values": ["b"]}],
-                        }
-                    }
-                ),
-            ),
-            "never matches: no label env has two values at once",
-        ),
     ],
 )
 def test_what_is_warned_of(rules: tuple[dict[str, Any], ...], warned: str) -> None:

@@ -292,9 +292,8 @@ class Policy(PolicySection, frozen=True):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is accepted but does nothing, or not what it seems to, a sentence each."""
-        without_effect = _without_effect(self, _changed(self, Policy(), ""))
-        return (*without_effect, *_in_vain(self.limits), *rule_warnings(self.preemption))
+        """What is accepted but not what it seems to be, a sentence each."""
+        return (*_in_vain(self.limits), *rule_warnings(self.preemption))
 
 
 def in_namespaces(namespace: str, names: Container[str]) -> bool:
@@ -327,38 +326,6 @@ def parse_policy(text: str, source: str) -> Policy:
     return Policy(**{name: getattr(document, name) for name in Policy.__struct_fields__})
 
 
-def lint_warnings(text: str, source: str) -> tuple[str, ...]:
-    """Return the warnings of a policy that is accepted, also about settings that say what holds anyway."""
-    document = read(text, source, PolicyDocument)
-    policy = document.value
-    without_effect = _without_effect(policy, document.places)
-    return (*without_effect, *_in_vain(policy.limits), *rule_warnings(policy.preemption))
-
-
-def _without_effect(policy: Policy, written: Container[str]) -> Iterator[str]:
-    """Return which settings do nothing, as what they belong to is off. `written`: paths of settings."""
-    settings = policy.daemon_sets
-    names = [f"daemonSets.{one.encode_name}" for one in msgspec.structs.fields(DaemonSets)]
-    single, multiple = "daemonSets.single_max_deviation_percent", "daemonSets.multiple_max_victims"
-    strategy = f"the strategy is {settings.preemption_victim_pods_selection_strategy}"
-    switches = (
-        (not settings.enabled, "daemonSets.enabled is not true", names),
-        (settings.enabled and strategy.endswith(" multiple"), strategy, [single]),
-        (settings.enabled and strategy.endswith(" single"), strategy, [multiple]),
-        (policy.disruption_budgets == "soft", "disruptionBudgets is soft", ["hardBudgetNamespaces"]),
-        (policy.mode == "off", "mode is off", ["namespaceModes"]),
-        (
-            policy.lost_work.rank == "off" and "lostWork" not in policy.groups.objective,
-            "lostWork.rank is off and groups.objective does not name lostWork",
-            ["lostWork.longest", "lostWork.restart"],
-        ),
-    )
-    for off, why, paths in switches:
-        idle = [path for path in paths if off and path in written and path != "daemonSets.enabled"]
-        if idle:
-            yield f"{', '.join(idle)} {'has' if len(idle) == 1 else 'have'} no effect while {why}"
-
-
 def _in_vain(limits: PolicyLimits) -> Iterator[str]:
     """What an order may have, and is never let go for."""
     for name, most in (
@@ -370,19 +337,6 @@ def _in_vain(limits: PolicyLimits) -> Iterator[str]:
                 f"limits.{name} ({most}) is below victimsPerOrder ({limits.victims_per_order}): an order "
                 f"with more victims is never carried out; write victimsPerOrder: {most}"
             )
-
-
-def _changed(section: PolicySection, default: PolicySection, path: str) -> set[str]:
-    """Return the paths of settings that differ from their defaults."""
-    changed: set[str] = set()
-    for one in msgspec.structs.fields(type(section)):
-        mine, other = getattr(section, one.name), getattr(default, one.name)
-        inner = f"{path}{one.encode_name}"
-        if isinstance(mine, PolicySection):
-            changed |= _changed(mine, other, f"{inner}.")
-        elif mine != other:
-            changed.add(inner)
-    return changed
 
 
 def _contradictions(document: Document[PolicyDocument]) -> Iterator[Problem]:

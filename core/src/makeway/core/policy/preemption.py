@@ -342,34 +342,19 @@ def _selector_problems(document: Document[S], path: str, selector: PartySelector
 
 
 def rule_warnings(preemption: Preemption) -> Iterator[str]:
-    """Return which rules never decide, change nothing, or can be used by whoever writes a pod's labels.
-
-    Only what the rules alone show: whether a label, a class or a queue is there is no matter. O(rules²).
-    """
+    """Return which rules can be used by whoever writes a pod's labels. O(rules²)."""
     table = preemption.table
     for number, rule in enumerate(table):
-        what = f"rule {rule.name} of preemption.rules"
-        before, after = table[:number], table[number + 1 :]
-        covering = next((one for one in before if _covers(one, rule)), None)
-        if impossible := _impossible(rule):
-            yield f"{what} never matches: no label {impossible}"
-        elif covering is not None:
-            says = "says the same" if _alike(covering, rule) else "contradicts it"
-            yield f"{what} never decides: rule {covering.name} before it matches all that it does, and {says}"
-        elif not _keeps(rule) and not any(map(_keeps, after)):
-            yield f"{what} has no effect: no rule below it keeps a victim"
+        ends_search = any(map(_keeps, table[number + 1 :]))
         yield from (
-            f"{what}: whoever may write a pod's labels {can}; select namespaces, classes or queues instead"
-            for can in _forgeable(rule, ends_search=any(map(_keeps, after)))
+            f"rule {rule.name} of preemption.rules: whoever may write a pod's labels {can}; "
+            "select namespaces, classes or queues instead"
+            for can in _forgeable(rule, ends_search=ends_search)
         )
 
 
 def _keeps(rule: PreemptionRule) -> bool:
     return rule.action == "deny" or bool(rule.minimum_run_time)
-
-
-def _alike(one: PreemptionRule, other: PreemptionRule) -> bool:
-    return (one.action, one.minimum_run_time) == (other.action, other.minimum_run_time)
 
 
 def _forgeable(rule: PreemptionRule, *, ends_search: bool) -> Iterator[str]:
@@ -387,40 +372,3 @@ def _forgeable(rule: PreemptionRule, *, ends_search: bool) -> Iterator[str]:
 
 def _has(labels: Labels, *, having: bool) -> bool:
     return any((one.operator in _BY_HAVING) == having for one in labels.expressions)
-
-
-def _covers(one: PreemptionRule, other: PreemptionRule) -> bool:
-    """Report whether all that the other rule matches is matched by this one, as far as their texts show."""
-    return _wider(one.preemptors, other.preemptors) and _wider(one.victims, other.victims)
-
-
-def _wider(one: PartySelector, other: PartySelector) -> bool:
-    classes = not one.priority_classes or (
-        bool(other.priority_classes) and set(other.priority_classes) <= set(one.priority_classes)
-    )
-    queues = not one.queues or (
-        bool(other.queues) and all(any(is_in(queue, path) for path in one.queues) for queue in other.queues)
-    )
-    return (
-        classes
-        and queues
-        and _looser(one.namespace_selector, other.namespace_selector)
-        and _looser(one.label_selector, other.label_selector)
-    )
-
-
-def _looser(one: Labels, other: Labels) -> bool:
-    return all(mine in other.expressions for mine in one.expressions)
-
-
-def _impossible(rule: PreemptionRule) -> str:
-    """Return a condition that no label meets; empty where each may be met."""
-    for selector in (rule.preemptors, rule.victims):
-        for labels in (selector.namespace_selector, selector.label_selector):
-            allowed: dict[str, set[str]] = {}
-            for one in labels.expressions:
-                if one.operator == "In":
-                    allowed[one.key] = allowed.get(one.key, set(one.values)) & set(one.values)
-                    if not allowed[one.key]:
-                        return f"{one.key} has two values at once"
-    return ""
