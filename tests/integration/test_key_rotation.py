@@ -8,21 +8,17 @@ import pytest
 
 from background import background
 from integration.asking import run
-from integration.builders import make_node, make_pod
+from integration.builders import make_pod
 from integration.cluster import RunningCluster
-from integration.conftest import PrivateCluster
-from integration.preempting import outcome_of_order, sized
 from integration.scraping import scrape
 from integration.signing import mounting, signatures_of, store_secrets
-from integration.space import Space, open_space
+from integration.space import Space
 from integration.test_evictor_api import Scene
 from integration.waiting import NotYet, until
 from makeway.bus.client import Bus
-from makeway.bus.nats.follow import Start
 from makeway.bus.signing.keys import PublicKeys, SigningKind
 from makeway.cli.history.unreadable import unreadable
 from makeway.cli.keys.stores import PUBLISHED_AT
-from makeway.core.k8s.objects import Pod
 from makeway.dev import signing_keys
 from makeway.dev.access import NAMESPACE
 from makeway.dev.cluster import DevCluster
@@ -186,45 +182,3 @@ async def test_replaced_keys_open_no_breaker_and_nothing_is_signed_until_the_new
         await scene.give(true)
         bus.signatures.mode, bus.signatures.public = "require", await public_keys(cluster)
         assert (await scene.outcome(true)).result == "succeeded"
-
-
-@pytest.mark.slow
-async def test_keys_are_rotated_while_all_three_parts_preempt(private_cluster: PrivateCluster) -> None:
-    cluster = await private_cluster(ClusterOptions(fallback=False, limits=LIFTED_RATES))
-    await store_secrets(cluster)
-    rotated = asyncio.Event()
-    preemptors: list[Pod] = []
-    async with open_space(cluster) as space, mounting(cluster, space.api):
-        await space.add_nodes(make_node("n1").cpu("500m"))
-
-        async def preempt() -> None:
-            while not rotated.is_set():
-                number = len(preemptors)
-                await space.run(sized(f"victim-{number}", "low", 500).on("n1"))
-                preemptors.extend(await space.create(sized(f"urgent-{number}", "high", 500)))
-                await space.until_bound(f"urgent-{number}")
-                await space.remove(f"urgent-{number}", grace_seconds=0)
-
-        async def rotate() -> None:
-            await keys(cluster, "rotate")
-            await asyncio.sleep(IN_USE_SECONDS)
-            await finish(cluster)
-            await asyncio.sleep(POLL_SECONDS)
-            rotated.set()
-
-        await asyncio.gather(preempt(), rotate())
-
-        assert len(preemptors) > 20
-        outcomes = [await outcome_of_order(space, pod) for pod in preemptors]
-        assert {outcome.result for _, outcome in outcomes} == {"succeeded"}
-    reader = await Bus.connect(cluster.info.nats_url, name="tests/rotation")
-    try:
-        for stream in (reader.subjects.orders_stream, reader.subjects.outcomes_stream):
-            read = [one async for one in reader.follow(stream, start=Start.beginning(), stop_at_end=True)]
-            assert len({json.loads(one.data)["keyid"] for one in read}) == 2
-    finally:
-        await reader.close()
-    assert await parked(cluster) == []
-    evictor, scheduler = await scrape(cluster.info.evictor_url), await scrape(cluster.info.scheduler_url)
-    assert evictor.total("makeway_bus_signature_failures_total") == 0
-    assert scheduler.total("makeway_scheduler_signature_failures_total") == 0
