@@ -4,19 +4,16 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
-from builders_bus import make_victim
 from makeway.bus.comparison import Choice, Comparison, ComparisonResult
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import EvictionOrder, Outcome, Victim, Void
 from makeway.bus.nats.jetstream import StoredMessage
 from makeway.bus.plan import Refusal
-from makeway.cli.history.comparisons import COLUMNS as COMPARED
 from makeway.cli.history.comparisons import cells as compared_cells
 from makeway.cli.history.comparisons import sentences, summed
-from makeway.cli.history.rows import COLUMNS, History, Wanted, cells
+from makeway.cli.history.rows import History, Wanted, cells
 from makeway.cli.history.story import NOT_CARRIED_OUT, Row
 from makeway.cli.history.streams import entry_of
-from makeway.cli.tables import table
 from makeway.dev.samples import MESSAGES
 from narrowing import as_a, there
 
@@ -113,18 +110,6 @@ def test_a_group_that_is_refused_again_and_again_is_one_row_that_names_it() -> N
     assert row.uid == there(refused_group(1).group).uid
 
 
-def test_groups_are_told_apart_at_80_columns() -> None:
-    one = as_a(EvictionOrder, sample("order.group"))
-    assert one.group is not None
-    named = [replace(one, group=replace(one.group, name=f"language-model-{end}")) for end in ("one", "two")]
-
-    shown = [table(COLUMNS, [cells(row, AT)], width=80)[1] for each in named for row in rows(each)]
-
-    assert all(len(line) <= 80 for line in shown)
-    assert ["el-one" in line or "el-two" in line for line in shown] == [True, True]
-    assert shown[0] != shown[1]
-
-
 def test_a_decision_its_order_and_its_outcome_are_one_row_in_whatever_order_they_come() -> None:
     messages = (decision(), order(), outcome("failed", "delete-refused"))
 
@@ -162,10 +147,6 @@ def test_a_plan_that_no_order_has_come_of_is_marked_once_none_can_come() -> None
     assert [row.result for row in rows(decision(mode="observe"), now=later)] == ["observed"]
 
 
-def test_an_order_without_an_outcome_is_live() -> None:
-    assert [row.result for row in rows(decision(), order())] == ["live"]
-
-
 def test_a_pod_refused_again_for_the_same_reason_is_one_row_and_for_another_reason_a_new_one() -> None:
     found = rows(refusal(1, "A"), refusal(2, "A"), refusal(3, "A"), refusal(4, "B"))
 
@@ -183,12 +164,6 @@ def test_rows_are_asked_for_by_namespace_of_preemptor_or_victim_and_by_queue_or_
         assert rows(one, wanted=wanted), wanted
     for wanted in (Wanted("other"), Wanted(queue="root.sho"), Wanted("shop", "root.ml")):
         assert rows(one, wanted=wanted) == [], wanted
-
-
-def test_what_a_terminal_would_act_on_is_escaped() -> None:
-    (row,) = rows(decision(nominated_node="node\x1b[31m"))
-
-    assert all("\x1b" not in line for line in table(COLUMNS, [cells(row, AT)]))
 
 
 def test_what_is_no_longer_live_is_forgotten_beyond_the_bound() -> None:
@@ -246,31 +221,6 @@ def test_victims_and_violations_are_summed_only_where_both_made_a_choice() -> No
     ]
 
 
-def test_two_comparisons_that_differ_in_anything_differ_there_at_80_columns() -> None:
-    node = "ip-10-0-12-34.eu-central-1.compute.internal"
-    one = Choice(node=node, victims=(make_victim("crunch-blue-5f6d7c8b9-worker-0"),))
-    others = (
-        replace(one, victims=(make_victim("crunch-teal-5f6d7c8b9-worker-0"),)),
-        replace(one, victims=(make_victim("crunch-blue-5f6d7c8b9-worker-1"),)),
-        replace(one, victims=one.victims * 2),
-        replace(one, pdb_violations=1),
-        replace(one, pdb_violations=2),
-        replace(one, groups_broken=1),
-    )
-    compared = [comparison("undetermined", 1, 1, by="fewest-pdb-violations")] * len(others)
-    pairs = [
-        replace(whole, makeway=ours, default_preemption=one)
-        for whole, ours in zip(compared, others, strict=True)
-    ]
-
-    head, *lines = table(COMPARED, [compared_cells(pair, AT) for pair in pairs], width=80)
-
-    assert max(map(len, (head, *lines))) <= 80
-    start, end = head.index("MAKEWAY"), head.index("RESULT")
-    assert len({line[start:end] for line in lines}) == len(others), lines
-    assert "BY" in head.split()
-
-
 def test_groups_that_were_broken_are_told_where_there_are_any() -> None:
     one = comparison("better", 1, 3, by="fewest-victims")
     broken = replace(one, default_preemption=replace(there(one.default_preemption), groups_broken=2))
@@ -302,14 +252,6 @@ def test_what_victims_lose_of_their_work_is_said_where_they_lose_any() -> None:
 def test_a_loss_and_an_empty_sum_are_said_as_what_they_are() -> None:
     assert "cost 1 victim more" in sentences(summed([comparison("worse", 2, 1, by="fewest-victims")]))[1]
     assert "nothing was compared" in sentences(summed([]))[0]
-
-
-def test_a_comparison_is_a_line_with_both_choices() -> None:
-    line = compared_cells(comparison("better", 1, 3, violations=2, by="fewest-pdb-violations"), AT)
-
-    assert line[3] == "2 PDB, 3 pods, n2: batch/batch-a, batch/batch-a, …"
-    assert line[4].startswith("n1: ")
-    assert line[5:7] == ("better", "fewest-pdb-violations")
 
 
 def test_what_cannot_be_read_is_told_with_its_place_and_its_text() -> None:

@@ -301,24 +301,6 @@ async def test_a_missing_namespace_is_refused_with_a_remedy(arguments: list[str]
     assert "there is no namespace team-b: nothing was changed; `kubectl get namespaces` lists them" in err
 
 
-async def test_the_brake_of_a_namespace_that_is_gone_is_released(tmp_path: Path) -> None:
-    braked = data_of(Brake(namespaces=frozenset({"team-b"})))
-    server = Server(makeway_policy={"policy.yaml": GOOD}, makeway_brake=braked)
-
-    _, out, _ = await mode(server, tmp_path, "--release", "-n", "team-b", "--no-wait", exits=0)
-
-    assert "the brake is released" in out
-    assert server.configmaps == {"makeway-policy": {"policy.yaml": GOOD}}
-
-
-async def test_the_mode_of_a_namespace_that_is_gone_is_taken_back_with_a_release(tmp_path: Path) -> None:
-    server = Server(makeway_policy={"policy.yaml": GOOD + "namespaceModes:\n  team-b: observe\n"})
-
-    await mode(server, tmp_path, "inherit", "--release", "-n", "team-b", "--yes", "--no-wait", exits=0)
-
-    assert "team-b" not in server.configmaps["makeway-policy"]["policy.yaml"]
-
-
 async def test_the_first_enforce_without_a_terminal_takes_yes(tmp_path: Path) -> None:
     observing = GOOD + "mode: observe\n"
     server = Server(makeway_policy={"policy.yaml": observing})
@@ -372,13 +354,6 @@ async def test_check_shows_the_brake(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------ the pure part
 
 SINCE: dict[str, Any] = {"since": "t", "by": "b", "reason": "r"}
-
-
-def test_a_wider_brake_is_never_narrowed() -> None:
-    everywhere = set_for(RELEASED, "", **SINCE)
-    assert everywhere == Brake(everywhere=True, **SINCE)
-    assert set_for(everywhere, "a", since="u", by="c", reason="") == everywhere
-    assert set_for(set_for(RELEASED, "a", **SINCE), "b", **SINCE).scope() == "a, b"
 
 
 def test_a_brake_that_cannot_be_understood_is_written_anew() -> None:

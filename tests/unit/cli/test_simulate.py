@@ -172,27 +172,6 @@ def test_a_dump_without_nodes_says_how_to_make_one(tmp_path: Path) -> None:
     assert "kubectl get nodes,pods" in error
 
 
-def test_no_connection_ends_with_3(tmp_path: Path) -> None:
-    config = tmp_path / "kubeconfig"
-    config.write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
-                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-                "users": [{"name": "u", "user": {}}],
-                "current-context": "c",
-            }
-        )
-    )
-
-    code, output, error = run("-f", "-", "--kubeconfig", str(config), stdin=PODS)
-
-    assert (code, output) == (3, "")
-    assert "127.0.0.1:9" in error
-
-
 def test_wrong_usage_ends_with_2(cluster: str) -> None:
     assert run()[0] == 2
     assert run("-f", "-", *AT, stdin=PODS)[0] == 2
@@ -323,14 +302,6 @@ def test_a_group_is_told_as_a_whole(cluster: str) -> None:
         "1 group on 1 node: 1 would preempt; 2 victims",
         AS_OF,
     ]
-
-
-def test_a_group_is_told_as_data(cluster: str) -> None:
-    _, text, _ = run("-f", "-", "--cluster", cluster, "-o", "json", stdin=GROUP)
-
-    (group,) = json.loads(text)["groups"]
-    assert (group["result"], group["minCount"], group["price"]["victims"]) == ("preempts", 2, 2)
-    assert [one["node"] for one in group["members"]] == ["a", "a"]
 
 
 def test_a_group_without_pods_is_refused(cluster: str) -> None:
