@@ -12,7 +12,7 @@ MAKEWAY: Final = "makeway"
 
 _BEGINNINGS: Final[Mapping[str, tuple[str, ...]]] = {
     MAKEWAY: (),
-    "Kubernetes": ("Kubernetes", "your rights", "admission policies", "pod groups", "clocks"),
+    "Kubernetes": ("Kubernetes", "admission policies", "pod groups", "clocks"),
     "configuration": ("priority classes", "policy", "queues", "brake", "configuration"),
     "NATS": ("NATS", "stream", "quarantine", "evictors' consumer"),
     "planner": ("rights of planner", "preemption loops", "planner"),

@@ -87,15 +87,6 @@ def needed() -> tuple[Right, ...]:
 _FENCES: Final = {_LEASE: "scheduler", _NOMINATOR: "nominator"}
 """Leases that evictors read only where their holder is installed."""
 
-_OWN: Final = {
-    "find the installation": Right("", "get", "", "configmaps", MAKEWAY, "makeway-installation"),
-    "change the mode": Right("", "patch", "", "configmaps", MAKEWAY, _POLICY),
-    "set the brake": Right("", "patch", "", "configmaps", MAKEWAY, CONFIGMAP),
-    "reset the breaker": Right("", "patch", "", "configmaps", MAKEWAY, BREAKER),
-    "simulate on the live cluster": Right("", "list", "", "pods"),
-}
-"""What commands do with the rights of whoever runs them."""
-
 
 async def replaces_the_scheduler(api: Api, namespace: str, accounts: Mapping[str, str]) -> bool:
     """Report whether makeway-scheduler runs as the cluster's own: it has no service account then.
@@ -162,21 +153,7 @@ def judge(answers: dict[Right, bool], user_of: Callable[[str], str]) -> Iterator
             yield CheckResult(name, "ok", f"{user} may do all that it needs")
 
 
-async def own_result(at: CheckedCluster) -> CheckResult:
-    """Say what whoever runs this may do: every user may ask that. Raises as `rights_results`."""
-    answers = {what: await _allowed(at, right, "") for what, right in _OWN.items()}
-    may = ", ".join(what for what, allowed in answers.items() if allowed)
-    must_not = ", ".join(what for what, allowed in answers.items() if not allowed)
-    parts = [f"you may {may}"] if may else []
-    parts += [f"you may not {must_not}"] if must_not else []
-    if not answers["find the installation"]:
-        remedy = "ask an administrator; what a tenant may see is in docs/visibility.md"
-        return CheckResult("your rights", "warning", "; ".join(parts), remedy)
-    return CheckResult("your rights", "ok", "; ".join(parts))
-
-
 async def _allowed(at: CheckedCluster, right: Right, user: str) -> bool:
-    """Ask about a user, or, where that is empty, about ourselves."""
     resource, _, subresource = right.resource.partition("/")
     groups = ["system:authenticated"]
     if user != KUBE_SCHEDULER:

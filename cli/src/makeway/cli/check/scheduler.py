@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from makeway.cli.check.result import CheckResult
+from makeway.cli.check.result import CheckResult, State
 
 NAME: Final = "scheduler profile"
 
@@ -51,52 +51,55 @@ def judge(where: str, configuration: Mapping[str, Any]) -> list[CheckResult]:
 
 
 def _profile(where: str, profile: Mapping[str, Any]) -> CheckResult:
-    name = profile.get("schedulerName") or "default-scheduler"
-    about = f"{where}, profile {name}"
+    about = f"{where}, profile {profile.get('schedulerName') or 'default-scheduler'}"
     multi, after = enabled(profile, "multiPoint"), enabled(profile, "postFilter")
-    if not _named(profile):
-        return CheckResult(NAME, "warning", f"{about}: without MakeWay; its pods preempt as ever", _MULTI)
-    if _PLUGIN not in multi:
-        return CheckResult(NAME, "wrong", f"{about}: MakeWay is enabled in postFilter alone", _MULTI)
-    if _PLUGIN not in after:
-        return CheckResult(NAME, "wrong", f"{about}: MakeWay runs after DefaultPreemption, so never", _ORDER)
-    if _is_before(_DEFAULT, after):
-        return CheckResult(NAME, "wrong", f"{about}: DefaultPreemption is before MakeWay", _ORDER)
-    off = disabled(profile, "multiPoint") | disabled(profile, "postFilter")
-    if _CLAIMS not in off and (_CLAIMS not in after or after.index(_CLAIMS) > after.index(_PLUGIN)):
-        return CheckResult(
-            NAME,
-            "warning",
-            f"{about}: MakeWay is before DynamicResources, which frees idle claims",
-            _ORDER,
-        )
-    if _QUEUES in multi and not _is_before(_QUEUES, after):
-        trouble = (
-            "MakeWayQueues is after MakeWay, and ends nothing for pods whose full queue no eviction helps"
-        )
-        return CheckResult(NAME, "warning", f"{about}: {trouble}", _QUEUES_FIRST)
-    kept = not off & {_DEFAULT, "*"}
-    if _DEFAULT in after and not kept and _DEFAULT not in multi:
-        trouble = (
-            "DefaultPreemption is enabled in postFilter alone, and does not hold pods whose victims leave"
-        )
-        return CheckResult(NAME, "wrong", f"{about}: {trouble}", _EVERYWHERE)
     groups = enabled(profile, "podGroupPostFilter")
-    if (kept or _is_before(_DEFAULT, multi)) and (_PLUGIN not in groups or _is_before(_DEFAULT, groups)):
-        trouble = "DefaultPreemption is before MakeWay where room is made for pod groups"
-        return CheckResult(NAME, "warning", f"{about}: {trouble}", _EVERYWHERE)
-    chain = " → ".join(after)
+    off = set(_names(profile, "multiPoint", "disabled") + _names(profile, "postFilter", "disabled"))
+    kept = not off & {_DEFAULT, "*"}
+    troubles: tuple[tuple[bool, State, str, str], ...] = (
+        (not _named(profile), "warning", "without MakeWay; its pods preempt as ever", _MULTI),
+        (_PLUGIN not in multi, "wrong", "MakeWay is enabled in postFilter alone", _MULTI),
+        (_PLUGIN not in after, "wrong", "MakeWay runs after DefaultPreemption, so never", _ORDER),
+        (_is_before(_DEFAULT, after), "wrong", "DefaultPreemption is before MakeWay", _ORDER),
+        (
+            _CLAIMS not in off and not _is_before(_CLAIMS, after),
+            "warning",
+            "MakeWay is before DynamicResources, which frees idle claims",
+            _ORDER,
+        ),
+        (
+            _QUEUES in multi and not _is_before(_QUEUES, after),
+            "warning",
+            "MakeWayQueues is after MakeWay, and ends nothing for pods whose full queue no eviction helps",
+            _QUEUES_FIRST,
+        ),
+        (
+            _DEFAULT in after and not kept and _DEFAULT not in multi,
+            "wrong",
+            "DefaultPreemption is enabled in postFilter alone, and does not hold pods whose victims leave",
+            _EVERYWHERE,
+        ),
+        (
+            (kept or _is_before(_DEFAULT, multi)) and (_PLUGIN not in groups or _is_before(_DEFAULT, groups)),
+            "warning",
+            "DefaultPreemption is before MakeWay where room is made for pod groups",
+            _EVERYWHERE,
+        ),
+    )
+    for holds, state, trouble, remedy in troubles:
+        if holds:
+            return CheckResult(NAME, state, f"{about}: {trouble}", remedy)
     unplanned = (
         "without a plan kube-scheduler's preemption acts where nothing restricts preemption"
         if kept or _DEFAULT in multi
         else "without a plan nothing is evicted"
     )
-    return CheckResult(NAME, "ok", f"{about}: {chain}; {unplanned}")
+    return CheckResult(NAME, "ok", f"{about}: {' → '.join(after)}; {unplanned}")
 
 
 def _is_before(name: str, names: list[str]) -> bool:
-    """Report whether a plugin is named before MakeWay, which is among the names too."""
-    return name in names and names.index(name) < names.index(_PLUGIN)
+    """Report whether a plugin is named before MakeWay."""
+    return _PLUGIN in names and name in names[: names.index(_PLUGIN)]
 
 
 def _named(profile: Mapping[str, Any]) -> bool:
@@ -106,11 +109,6 @@ def _named(profile: Mapping[str, Any]) -> bool:
 def enabled(profile: Mapping[str, Any], point: str) -> list[str]:
     """Return the plugins that a profile enables at an extension point, in order."""
     return _names(profile, point, "enabled")
-
-
-def disabled(profile: Mapping[str, Any], point: str) -> set[str]:
-    """Return the plugins that a profile disables at an extension point."""
-    return set(_names(profile, point, "disabled"))
 
 
 def _names(profile: Mapping[str, Any], point: str, which: str) -> list[str]:
