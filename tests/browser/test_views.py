@@ -238,7 +238,9 @@ def test_the_timeline_counts_as_room_made_what_the_first_view_counts(page: Page,
             victims=(make_victim("leaving"),),
         )
     )
-    made = page.locator(".tile", has_text="Room made").locator("b").inner_text()
+    room = page.locator(".tile", has_text="Room made").locator("b")
+    expect(room).to_have_text(re.compile("[0-9]+"))
+    made = room.inner_text()
 
     go(page, "Timeline")
 

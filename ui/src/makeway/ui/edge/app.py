@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
+from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, parse_qsl, urlencode
 
@@ -19,13 +19,13 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.responses import FileResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 
 from makeway.bus.errors import BusError
 from makeway.runtime.kube import ApiError, ApiUnavailable
 from makeway.ui.edge.answers import failed, json_answer
-from makeway.ui.edge.assets import Asset, load_assets
 from makeway.ui.edge.cluster import BusyError
 from makeway.ui.edge.gate import MOST_TOKEN, Admission, Gate, NoAnswerError, Sessions
 from makeway.ui.edge.guard import App, Guard, TooLargeError
@@ -46,7 +46,7 @@ _LOOK_SECONDS: Final = 1.0
 _LOOKS: Final = 15
 """So many looks without a change, and something is said, so that no proxy takes the connection for dead."""
 
-_WINDOWS: Final = {"5m": 300, "15m": 900, "1h": 3600, "6h": 21600, "24h": 86400}
+_STATIC: Final = Path(__file__).parent.parent / "static"
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -68,7 +68,6 @@ def page_app(site: Site, sources: Sources) -> App:
     page = _Page(site, sources)
     api: Mapping[str, Endpoint] = {
         "/api/session": page.session,
-        "/api/mode": page.mode,
         "/api/now": page.now,
         "/api/timeline": page.timeline,
         "/api/events": page.events,
@@ -82,7 +81,7 @@ def page_app(site: Site, sources: Sources) -> App:
     routes = [
         *(Route(path, page.admitted(page.view)) for path in VIEWS),
         *(Route(path, page.admitted(endpoint, api=True)) for path, endpoint in api.items()),
-        Route("/static/{name:path}", page.static),
+        Mount("/static", StaticFiles(directory=_STATIC)),
         Route("/login", page.login, methods=["GET", "POST"]),
         Route("/logout", page.logout, methods=["POST"]),
         Route(LIVE, page.live),
@@ -98,7 +97,6 @@ class _Page:
         self._site = site
         self._sources = sources
         self._sessions = Sessions()
-        self._assets = load_assets()
         self._streams = 0
 
     # ------------------------------------------------------------------------------- who may look
@@ -160,7 +158,7 @@ class _Page:
         if not self._site.gate.form:
             return RedirectResponse("/", HTTPStatus.SEE_OTHER)
         if request.method != "POST":
-            return self._file("login.html", request)
+            return FileResponse(_STATIC / "login.html")
         try:
             form = parse_qs((await request.body()).decode(), max_num_fields=8)
         except (TooLargeError, ValueError):
@@ -186,24 +184,11 @@ class _Page:
 
     async def view(self, request: Request) -> Response:
         """Every view is the same file: its scripts look at the address."""
-        return self._file("index.html", request)
-
-    async def static(self, request: Request) -> Response:
-        """Return one of the page's files."""
-        return self._file(request.path_params["name"], request)
+        return FileResponse(_STATIC / "index.html")
 
     async def live(self, request: Request) -> Response:
         """Say that the process answers."""
         return Response("ok\n", media_type="text/plain")
-
-    def _file(self, name: str, request: Request) -> Response:
-        asset: Asset | None = self._assets.get(name)
-        if asset is None:
-            return failed(HTTPStatus.NOT_FOUND, "There is no such file.")
-        headers = {"ETag": asset.tag, "Cache-Control": "no-cache"}
-        if request.headers.get("if-none-match") == asset.tag:
-            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-        return Response(asset.body, headers=headers, media_type=asset.content_type)
 
     # --------------------------------------------------------------------------------------- data
 
@@ -212,16 +197,9 @@ class _Page:
         admission = await self._review(request)
         return json_answer({"user": admission.user, "form": self._site.gate.form})
 
-    async def mode(self, request: Request) -> Response:
-        """Whether pods are evicted now."""
-        return json_answer(self._sources.acting())
-
     async def now(self, request: Request) -> Response:
-        """What goes on now."""
-        window = _WINDOWS.get(request.query_params.get("window", ""), _WINDOWS["1h"])
-        namespace = request.query_params.get("namespace", "")
-        found = self._sources.now(timedelta(seconds=window), namespace, datetime.now(UTC))
-        return json_answer(found)
+        """Who answers, and whether pods are evicted now."""
+        return json_answer(self._sources.now())
 
     async def timeline(self, request: Request) -> Response:
         """A page of entries, the newest first."""

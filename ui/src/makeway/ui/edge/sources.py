@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +19,7 @@ from makeway.runtime.kube import Api
 from makeway.runtime.settings import ConfigSettings
 from makeway.ui.edge.cluster import ClusterReader, ClusterSource, LiveCluster
 from makeway.ui.edge.reader import Reader
-from makeway.ui.model.now import Acting, Now, acting_of, now_of
+from makeway.ui.model.now import Acting, acting_of
 from makeway.ui.model.observed import ObservedView
 from makeway.ui.model.queues import QueueTreeView, tree_of
 
@@ -58,14 +57,8 @@ class Sources:
         self._settings = settings
         self._stories = asyncio.Semaphore(_STORIES_AT_ONCE)
 
-    def now(self, window: timedelta, namespace: str, at: datetime) -> Now:
-        """Return the first view. O(entries)."""
-        self.reader.want_parts()
-        timeline = self.reader.timeline
-        return now_of(timeline.entries(), at, window, self.reader.parts, namespace, loaded=timeline.loaded)
-
-    def acting(self) -> Acting:
-        """Return what the head of every view says."""
+    def now(self) -> Acting:
+        """Return who answers, and whether pods are evicted."""
         self.reader.want_parts()
         return acting_of(self.reader.parts)
 

@@ -81,7 +81,7 @@ const mode = document.getElementById('mode');
 async function showMode() {
   let found = { mode: '', stops: [], byPart: [] };
   try {
-    found = await ask('/api/mode');
+    found = await ask('/api/now');
   } catch { /* What is not known is shown as that. */ }
   const text = [`mode ${found.mode || 'not known'}`, ...found.stops].join(', ');
   if (mode.textContent !== text) mode.textContent = text;

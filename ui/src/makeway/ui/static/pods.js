@@ -10,6 +10,11 @@ export function podLink({ namespace, name }) {
   return h('a', { href: link('/story', { what: `${namespace}/${name}` }) }, `${namespace}/${name}`);
 }
 
+// Whether an entry names a pod of a namespace, as preemptor or among the listed victims.
+export function concerns(entry, namespace) {
+  return entry.namespace === namespace || (entry.victims || []).some((one) => one.namespace === namespace);
+}
+
 // The first few victims; the whole of them is in the story.
 export function victims(entry, most = 2) {
   const total = entry.victimsTotal || 0;

@@ -3,7 +3,7 @@
 import { announce, empty, h, replace, result, row, svg, word } from '../dom.js';
 import { age, counted, seconds, spaced, who, whole } from '../format.js';
 import { link, parameters, pause, remember } from '../net.js';
-import { victims } from '../pods.js';
+import { concerns, victims } from '../pods.js';
 
 export const title = 'Timeline';
 export const lead = 'Preemptions and refusals: for which pod, where, which victims, why, and the result.';
@@ -120,7 +120,7 @@ function wanted({ result: only, since, namespace, find }) {
   return (entry) => {
     if (only && entry.result !== only) return false;
     if (from && entry.time < from) return false;
-    if (namespace && entry.namespace !== namespace && !(entry.victims || []).some((one) => one.namespace === namespace)) return false;
+    if (namespace && !concerns(entry, namespace)) return false;
     return !text || searched(entry).includes(text);
   };
 }
