@@ -1,7 +1,5 @@
 """Which pods are exempt, in the columns: as the policy and the classes are now, pod by pod."""
 
-import pytest
-
 from makeway.core.policy.document import Policy, Protection
 from makeway.core.policy.facts import PodFacts
 from makeway.planner.snapshot.changes import (
@@ -46,27 +44,6 @@ def two_nodes(*classes: object, policy: Policy | None = None) -> Snapshot:
 
 def chosen(snapshot: Snapshot) -> list[str]:
     return [node for node, _ in choices(planned(snapshot, ask(URGENT)))]
-
-
-def test_without_toleration_the_pod_of_lowest_priority_goes() -> None:
-    assert chosen(two_nodes(make_class("steady"))) == ["a", "b"]
-
-
-@pytest.mark.parametrize(
-    ("minimum", "seconds", "nodes"),
-    [
-        (HIGH + 1, 11, ["b"]),
-        (HIGH + 1, 10, ["b"]),
-        (HIGH + 1, 9, ["a", "b"]),
-        (HIGH + 1, -1, ["b"]),
-        (HIGH, -1, ["a", "b"]),
-        ("ten", 30, ["b"]),
-    ],
-)
-def test_a_pod_that_tolerates_the_preemptor_is_exempt(
-    minimum: int | str, seconds: int, nodes: list[str]
-) -> None:
-    assert chosen(two_nodes(make_class("steady", minimum, seconds))) == nodes
 
 
 def test_a_changed_class_counts_at_once_for_pods_that_run_already() -> None:
@@ -180,13 +157,3 @@ def test_an_exemption_moves_with_its_pod_when_a_more_important_one_comes_and_goe
     result = planned(snapshot, ask(URGENT))
 
     assert choices(result) == [("a", {"plain"})]
-
-
-def test_an_assumed_pod_is_exempt_like_any_other() -> None:
-    snapshot = make_snapshot(
-        ["a"],
-        [make_pod("waiting", "", size=400, facts=scheduled(None, "steady"))],
-        classes=[make_class("steady", HIGH + 1, 60)],
-    )
-
-    refused(snapshot, ask(URGENT, assumed=[("waiting", "a")]))

@@ -126,15 +126,6 @@ def preemptor(size: int = XL, priority: int = HIGH) -> Question:
     return ask(make_pod("p", priority=priority, size=size))
 
 
-def test_a_group_of_mode_all_goes_with_its_pods_on_other_nodes() -> None:
-    snapshot = cluster(
-        [group("g")],
-        [member("g", "a", "n1", XL), member("g", "b", "n2", S), make_pod("h", "n2", HIGH, L)],
-    )
-
-    assert victims(snapshot, preemptor()) == {"n1": ["a", "b"]}
-
-
 def test_each_victim_of_a_unit_says_its_unit_and_its_node() -> None:
     snapshot = cluster([group("g")], [member("g", "a", "n1", XL), member("g", "b", "n2")], nodes=["n1", "n2"])
 
@@ -147,71 +138,10 @@ def test_each_victim_of_a_unit_says_its_unit_and_its_node() -> None:
     ]
 
 
-def test_a_group_of_mode_single_is_broken_as_before() -> None:
-    snapshot = cluster(
-        [group("g", whole=False)],
-        [member("g", "a", "n1", XL), member("g", "b", "n2", S), make_pod("h", "n2", HIGH, L)],
-    )
-
-    assert victims(snapshot, preemptor()) == {"n1": ["a"]}
-
-
 def test_without_the_api_nothing_changes() -> None:
     snapshot = make_snapshot(["n1"], [member("g", "a", "n1", L), member("g", "b", "n1", S)])
 
     assert victims(snapshot, preemptor(L)) == {"n1": ["a"]}
-
-
-def test_a_unit_is_reprieved_whole() -> None:
-    # 500: the unit takes 200 there, and two plain pods 300. 200 are asked for.
-    pods = [
-        member("g", "a", "n1", S),
-        member("g", "b", "n1", S),
-        make_pod("c", "n1", LOW, M),
-        make_pod("d", "n1", LOW, S),
-    ]
-
-    assert victims(cluster([group("g")], pods, nodes=["n1"]), preemptor(M)) == {"n1": ["c"]}
-
-
-def test_of_equal_priority_a_composite_goes_after_a_group_and_a_group_after_a_pod() -> None:
-    groups = [
-        group("g"),
-        group("k", parent="c", whole=False),
-        group("c", composite=True),
-    ]
-    pods = [
-        member("k", "a", "n1", L, start=9),
-        member("g", "b", "n2", L, start=1),
-        make_pod("d", "n3", LOW, L),
-    ]
-    everything = [*pods, *(make_pod(f"h{n}", f"n{n}", HIGH, M) for n in (1, 2, 3))]
-    one_node = [
-        msgspec.structs.replace(pod, node="n1", requests={"cpu": S, "memory": S, "pods": 1}) for pod in pods
-    ]
-
-    snapshot = cluster(groups, [*one_node, make_pod("h", "n1", HIGH, M)], nodes=["n1"])
-    assert victims(snapshot, preemptor(S)) == {"n1": ["d"]}
-    snapshot.apply(RemovePod("d"))
-    snapshot.apply(PutPod(make_pod("e", "n1", HIGH, S)))
-    assert victims(snapshot, preemptor(S)) == {"n1": ["b"]}
-    assert set(victims(cluster(groups, everything, nodes=["n1", "n2", "n3"]), preemptor(L))) == {
-        "n1",
-        "n2",
-        "n3",
-    }
-
-
-def test_of_two_units_the_larger_is_reprieved_first_and_of_equal_ones_the_older() -> None:
-    larger = [member("g", "a", "n1", S, start=5), member("g", "b", "n2", S, start=6)]
-    smaller = [member("k", "c", "n1", S, start=1)]
-    filler = [make_pod("h", "n1", HIGH, L)]
-    snapshot = cluster([group("g"), group("k")], [*larger, *smaller, *filler], nodes=["n1", "n2"])
-    only = preemptor(S)
-
-    assert victims(snapshot, only)["n1"] == ["c"]
-    snapshot.apply(PutPod(member("k", "d", "n2", S, start=9)))
-    assert victims(snapshot, only)["n1"] == ["a", "b"]
 
 
 def test_of_equally_important_units_the_one_with_the_lowest_uid_is_reprieved_first() -> None:
@@ -224,72 +154,6 @@ def test_of_equally_important_units_the_one_with_the_lowest_uid_is_reprieved_fir
     snapshot.apply(RemovePod("a"))
     snapshot.apply(PutPod(member("z", "g", "n1", S)))
     assert victims(snapshot, preemptor(S))["n1"] == ["f", "g"]
-
-
-@pytest.mark.parametrize(("of_the_unit", "alone"), [("a", "b"), ("b", "a")])
-def test_a_unit_of_one_pod_and_a_single_member_are_ordered_by_uid(of_the_unit: str, alone: str) -> None:
-    pods = [member("g", of_the_unit, "n1", M), member("k", alone, "n1", M)]
-    snapshot = cluster([group("g"), group("k", whole=False)], pods, nodes=["n1"])
-
-    assert victims(snapshot, preemptor(M)) == {"n1": ["b"]}
-
-
-def test_the_groups_priority_counts_for_its_pods_and_not_theirs() -> None:
-    pods = [member("g", "a", "n1", XL, priority=LOW), member("k", "b", "n2", XL, priority=2000)]
-    snapshot = cluster([group("g", priority=2000), group("k", priority=LOW)], pods)
-
-    assert victims(snapshot, preemptor()) == {"n2": ["b"]}
-
-
-def test_the_priority_of_the_root_counts_for_members_of_mode_single_too() -> None:
-    groups = [group("g", whole=False, parent="c"), group("c", whole=False, composite=True, priority=2000)]
-    snapshot = cluster(groups, [member("g", "a", "n1", XL)], nodes=["n1"])
-
-    assert refusal(snapshot, preemptor()).reason == "NoLowerPriorityPods"
-
-
-def test_the_highest_ancestor_of_mode_all_is_the_unit() -> None:
-    groups = [
-        group("g", parent="c"),
-        group("k", parent="c"),
-        group("c", parent="d", composite=True),
-        group("d", composite=True, whole=False),
-    ]
-    pods = [member("g", "a", "n1", XL), member("k", "b", "n2", XL), make_pod("h", "n2", HIGH, 0)]
-
-    assert victims(cluster(groups, pods, nodes=["n1", "n2"]), preemptor())["n1"] == ["a", "b"]
-
-
-def test_one_pod_that_violates_a_budget_makes_the_unit_violate_it() -> None:
-    budget = make_budget("pdb", {"app": "x"}, 1)
-    pods = [
-        member("g", "a", "n1", XL),
-        member("g", "b", "n3", S, labels={"app": "x"}),
-        member("g", "c", "n3", S, labels={"app": "x"}),
-        make_pod("d", "n2", MID, XL),
-    ]
-    snapshot = cluster([group("g")], pods, nodes=["n1", "n2", "n3"], budgets=[budget])
-
-    found = as_a(Plan, plan(snapshot, preemptor(), NOW))
-
-    assert [(one.node, one.pdb_violations) for one in found.candidates] == [
-        ("n2", 0),
-        ("n1", 1),
-        ("n3", 1),
-    ]
-
-
-def test_the_full_size_of_a_unit_counts_in_ranking() -> None:
-    pods = [
-        member("g", "a", "n1", XL),
-        member("g", "b", "n3", S),
-        make_pod("c", "n2", LOW, M),
-        make_pod("d", "n2", LOW, L),
-    ]
-    three = cluster([group("g")], [*pods, member("g", "e", "n3", S)], nodes=["n1", "n2", "n3"])
-    found = as_a(Plan, plan(three, preemptor(), NOW))
-    assert found.candidates[0].node == "n2"
-    assert found.candidates[0].decided_by == "lowest-priority-sum"
 
 
 @pytest.mark.parametrize(

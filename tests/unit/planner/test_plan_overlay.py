@@ -117,16 +117,6 @@ def test_a_victim_of_a_live_order_is_awaited_and_not_ordered_a_second_time() -> 
     assert [one.pod.uid for one in candidate.removable] == ["b"]
 
 
-def test_where_awaited_pods_alone_make_room_no_other_pod_goes() -> None:
-    pods = [make_pod("a", "n1", LOW, L), make_pod("b", "n1", LOW, M), make_pod("c", "n2", LOW, XL)]
-    question = ask(make_pod("P", priority=HIGH, size=L), in_flight={"a": "ord-1"})
-
-    result = planned(make_snapshot(["n1", "n2"], pods), question)
-
-    assert choices(result) == [("n1", set()), ("n2", {"c"})]
-    assert awaited(result.candidates[0]) == {"a": "ord-1"}
-
-
 def test_an_awaited_pod_whose_leaving_does_not_matter_is_not_waited_for() -> None:
     pods = [make_pod("a", "n1", LOW, S), make_pod("b", "n1", LOW, S), make_pod("c", "n1", LOW, L)]
     question = ask(make_pod("P", priority=HIGH, size=L), in_flight={"a": "ord-1", "c": "ord-2"})
@@ -134,16 +124,6 @@ def test_an_awaited_pod_whose_leaving_does_not_matter_is_not_waited_for() -> Non
     (candidate,) = planned(make_snapshot(["n1"], pods), question).candidates
 
     assert awaited(candidate) == {"c": "ord-2"}
-
-
-def test_awaited_pods_count_in_ranking() -> None:
-    pods = [make_pod("a", "n1", MID, XL), make_pod("b", "n2", LOW, XL)]
-    question = ask(make_pod("P", priority=HIGH, size=XL), in_flight={"a": "ord-1"})
-
-    result = planned(make_snapshot(["n1", "n2"], pods), question)
-
-    assert [candidate.node for candidate in result.candidates] == ["n2", "n1"]
-    assert result.candidates[0].decided_by == "lowest-highest-priority"
 
 
 def test_of_two_equal_nodes_the_one_that_evicts_no_new_pod_wins() -> None:
@@ -154,14 +134,6 @@ def test_of_two_equal_nodes_the_one_that_evicts_no_new_pod_wins() -> None:
 
     assert choices(result) == [("n2", set()), ("n1", {"a"})]
     assert result.candidates[0].decided_by == "fewest-new-victims"
-
-
-def test_a_node_whose_awaited_pods_block_something_unmodelled_is_left_to_verification() -> None:
-    question = ask(make_pod("P", priority=HIGH, size=S), in_flight={"a": "ord-1"})
-
-    (unmodelled,) = planned(make_snapshot(["n1"], [make_pod("a", "n1", LOW, S)]), question).unmodelled
-
-    assert awaited(unmodelled) == {"a": "ord-1"}
 
 
 def test_victims_of_live_orders_use_up_a_budget_before_its_status_shows_it() -> None:
@@ -212,24 +184,6 @@ def test_removable_pods_come_in_the_order_of_reprieve() -> None:
     ]
     assert victims(candidate) == {"plain-low"}
     assert {one.rule for one in candidate.removable} == {"lower-priority"}
-
-
-def test_an_extended_resource_is_a_column_like_any_other() -> None:
-    gpu = {"cpu": 1, "x.io/gpu": 2}
-    pods = [
-        make_pod("a", "n1", LOW, requests={"cpu": 1, "x.io/gpu": 2}),
-        make_pod("b", "n1", LOW, requests={"cpu": 400}),
-    ]
-    snapshot = make_snapshot([make_node("n1", **{"x.io/gpu": 3}), make_node("n2")], pods)
-
-    assert choices(planned(snapshot, ask(make_pod("P", priority=HIGH, requests=gpu)))) == [("n1", {"a"})]
-
-
-def test_pods_are_a_resource_too() -> None:
-    pods = [make_pod("a", "n1", LOW, 0), make_pod("b", "n1", LOW, S)]
-    snapshot = make_snapshot([make_node("n1", pods=2)], pods)
-
-    assert choices(planned(snapshot, ask(make_pod("P", priority=HIGH, size=S)))) == [("n1", {"b"})]
 
 
 def test_a_refusal_says_what_is_missing_where_in_numbers() -> None:
