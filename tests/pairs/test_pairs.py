@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from makeway.core.policy.exemption import FOREVER, NOT_EXEMPT
+from makeway.core.policy.exemption import NOT_EXEMPT
 from makeway.core.policy.rules import Verdict
 from makeway.core.policy.toleration_record import NO_RECORD, TolerationRecord
 from pairs.checking import disagreements
@@ -51,7 +51,6 @@ DEFECTS: dict[str, tuple[str, Any]] = {
         "makeway.planner.plan.constraints.queues.QueueConstraints.kept",
         lambda self, batch, removable: np.zeros_like(removable),
     ),
-    "the evictor counts no victims": ("makeway.evictor.limits.rates.Evictions.over", lambda *asked: None),
     "the policy protects no pod": (
         "makeway.core.policy.protection.exemption_of",
         lambda victim, protection: NOT_EXEMPT,
@@ -63,14 +62,6 @@ DEFECTS: dict[str, tuple[str, Any]] = {
     "plans ask no rule of who may preempt whom": (
         "makeway.planner.plan.who_preempts.WhoPreempts.exempt",
         lambda self, columns: None,
-    ),
-    "a run time is counted from nothing": (
-        "makeway.core.policy.preemption.PreemptionRule.keeps_until",
-        lambda self, start_micros: FOREVER if self.action == "deny" else 0,
-    ),
-    "a quota takes no group with pods elsewhere": (
-        "makeway.evictor.act.looks.Looks._bar_of",
-        lambda self, unit, pod: self._parts.queue_guard.bar_of(self._work.order, pod),
     ),
 }
 

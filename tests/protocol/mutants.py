@@ -30,15 +30,11 @@ from makeway.evictor.act.rollback import RollbackReport, RollbackRun
 from makeway.evictor.intake.service import Evictor
 from makeway.evictor.judge import decide
 from makeway.evictor.judge.verdicts import Cancelled, Proceed
-from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.planner.commit.committer import Committer
 from makeway.planner.commit.judge import Accepted
-from makeway.planner.orders.ledger import Ledger
-from makeway.planner.service.orders.marks import RepairProposer
 from protocol.run import simulate
 from protocol.scheduler import Scheduler
 from protocol.streams import Nats
-from protocol.table import Table
 
 MOST_SEEDS = 8000
 
@@ -88,13 +84,6 @@ def _outcome_before_rollback() -> Any:
     return patch.object(RollbackRun, "run", run)
 
 
-def _nomination_stays() -> Any:
-    async def nothing(self: RollbackRun, waiting: object, node: str) -> None:
-        return
-
-    return patch.object(RollbackRun, "_revert", nothing)
-
-
 def _marks_stay() -> Any:
     async def nothing(self: RollbackRun, victim: Victim) -> None:
         return
@@ -111,10 +100,6 @@ def _acknowledge_first() -> Any:
         await real(self, delivery)
 
     return patch.object(Evictor, "handle", handle)
-
-
-def _no_redelivery() -> Any:
-    return patch.object(Nats, "redelivers", False)
 
 
 def _outcomes_overwrite() -> Any:
@@ -180,46 +165,6 @@ def _judged_once() -> Any:
     return patch.object(Committer, "_judged", judged)
 
 
-def _counts_on_unstored() -> Any:
-    real = Committer._judged
-
-    def judged(self: Committer, commit: CommitRequest, offer: Offer, before: Any) -> Accepted | Void:
-        found = real(self, commit, offer, before)
-        waits = isinstance(found, Accepted) and not found.waits_for.startswith("an order")
-        return found if waits or isinstance(found, Void) else Accepted(found.order)
-
-    return patch.object(Committer, "_judged", judged)
-
-
-def _outcomes_unawaited() -> Any:
-    return patch.object(Ledger, "has_read", lambda self, outcomes: True)
-
-
-def _no_limit() -> Any:
-    return patch.object(ModeGuard, "too_large", lambda self, order: None)
-
-
-def _no_repair() -> Any:
-    async def propose_once(self: RepairProposer, now: datetime) -> None:
-        return
-
-    return patch.object(RepairProposer, "propose_once", propose_once)
-
-
-def _without_row(phase: str, event: str) -> Callable[[], Any]:
-    @contextmanager
-    def changed() -> Iterator[None]:
-        real = Table.step
-
-        def step(self: Table, at: str, happened: str) -> tuple[str, tuple[str, ...]] | None:
-            return None if (at, happened) == (phase, event) else real(self, at, happened)
-
-        with patch.object(Table, "step", step):
-            yield
-
-    return changed
-
-
 MUTANTS = (
     Mutant(
         "no-compare-and-set", "the streams take an order whatever the last one is", _no_compare_and_set, 62
@@ -234,7 +179,6 @@ MUTANTS = (
     Mutant("no-preconditions", "a delete names neither UID nor version", _no_preconditions, 1),
     Mutant("no-fence", "evictors do not compare the epoch", _no_fence, 62),
     Mutant("ack-before-act", "an order is acknowledged before it is carried out", _acknowledge_first, 5),
-    Mutant("no-redelivery", "an order is delivered once", _no_redelivery, 5),
     Mutant("outcomes-overwrite", "an outcome is stored whether or not there is one", _outcomes_overwrite, 8),
     Mutant("revive-after-cancel", "evictors go on where the preemptor needs no room", _cancelled_goes_on, 37),
     Mutant(
@@ -248,23 +192,7 @@ MUTANTS = (
     ),
     Mutant("void-unstored", "a planner answers an unanswered publish without a void", _void_unstored, 1),
     Mutant("judged-once", "a planner stores an order before it sees the nomination", _judged_once, 5),
-    Mutant("unstored-awaited", "a planner stores an order that counts on a plan", _counts_on_unstored, 5),
-    Mutant(
-        "outcomes-unawaited",
-        "a planner does not wait for the outcomes that the scheduler has read",
-        _outcomes_unawaited,
-        38,
-    ),
-    Mutant("nomination-stays", "a rollback leaves the nomination", _nomination_stays, 3),
     Mutant("marks-stay", "a rollback leaves the marks", _marks_stay, 2),
-    Mutant("no-limit", "evictors do not look at the limit of victims", _no_limit, 25),
-    Mutant("no-repair", "no planner proposes the repair of marks", _no_repair, 2247),
-    Mutant(
-        "lost-revert",
-        "a revert that failed is not tried again",
-        _without_row("clearing", "revertFailed"),
-        109,
-    ),
 )
 
 

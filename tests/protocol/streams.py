@@ -66,9 +66,6 @@ class Nats:
     compares = True
     """Whether a publish with an expected sequence is compared; a defect of `mutants` where not."""
 
-    redelivers = True
-    """Whether an order that was not acknowledged comes again; the same."""
-
     def __init__(self, world: World) -> None:
         self.world = world
         self.streams = {
@@ -132,8 +129,6 @@ class Nats:
         """Give out the next order that nobody holds."""
         now = self.world.loop.virtual
         for pending in self.waiting.values():
-            if pending.deliveries and not self.redelivers:
-                continue
             if pending.due <= now or (
                 pending.last_to != by and self.world.chance(self.world.faults.repeat, "delivered twice")
             ):

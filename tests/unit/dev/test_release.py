@@ -19,7 +19,7 @@ from makeway.dev.minors import DEFAULT, MINORS
 from makeway.dev.paths import CHART, CHECKOUT
 from makeway.dev.release import spdx
 from makeway.dev.release.archives import Member, packed
-from makeway.dev.release.chart import chart_archive, marked
+from makeway.dev.release.chart import chart_archive
 from makeway.dev.release.krew import manifest, plugin_archive
 from makeway.dev.release.make import ARCHITECTURES, files, notes
 
@@ -60,14 +60,6 @@ def test_the_chart_is_packed_without_its_tests_and_says_that_its_images_are_publ
         assert file is not None
         chart = yaml.safe_load(file.read())
     assert chart["annotations"]["makeway.dev/published"] == "true"
-
-
-def test_the_chart_of_the_source_says_that_its_images_are_not_published() -> None:
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-
-    assert chart["annotations"]["makeway.dev/published"] == "false"
-    with pytest.raises(DevError, match="published"):
-        marked({"Chart.yaml": b"name: makeway\n"})
 
 
 def test_the_python_document_has_what_is_installed_and_nothing_of_development() -> None:
