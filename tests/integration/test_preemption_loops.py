@@ -59,7 +59,7 @@ async def test_makeway_backs_off_from_a_loop_of_its_own_and_says_so(space: Space
     names = f"pods like {space.namespace}/web-{turn - 1} are preempted again and again for pods like "
     assert turn > LOOP_AT_LEAST, "it is no loop before"
     assert f"preemption loops: {names}{space.namespace}/urgent-{turn - 1}" in checked
-    assert "its scheduler was refused: pods of the owner of" in why
+    assert f": {PREEMPTION_LOOP}: pods of the owner of" in why
     assert await space.until_bound(f"urgent-{turn}", seconds=60) == "n1"
     *refusals, planned = await space.bus.decisions(last.metadata.uid)
     assert {one.diagnosis.reason for one in refusals if one.diagnosis} == {PREEMPTION_LOOP}

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from builders_bus import make_victim
 from makeway.bus.comparison import Comparison
+from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import EvictionOrder, Outcome, Preemptor, VictimOutcome
-from makeway.bus.plan import Refusal
 from makeway.cli.history.story import Story
 from makeway.cli.why.command import _lines, _object
 from makeway.cli.why.explanation import Explanation, _leaving, delayed, unplanned
@@ -34,8 +34,8 @@ refused = SimulatedPod(
     nominated_node=None,
     victims=(),
     pdb_violations=0,
-    candidates=(),
-    candidates_total=0,
+    candidates=as_a(DecisionRecord, MESSAGES["decision.full"]).candidates[:1],
+    candidates_total=1,
     diagnosis=None,
     spared_by_rule={},
     nearest=(),
@@ -148,7 +148,6 @@ def test_a_pod_that_waits_while_the_brake_is_set_is_told_so() -> None:
     assert (
         "  the brake is set everywhere by ops: no pod is evicted until it is released (`makeway mode" in text
     )
-    assert "has not asked yet" not in text
 
 
 def test_an_order_for_a_group_is_told_as_one_for_the_group() -> None:
@@ -196,9 +195,12 @@ def test_a_pod_that_its_queue_holds_is_explained_by_its_queue_first() -> None:
 
     lines = pending_lines(Pending(answer=refused, unblocked_by=()), held=full)
 
-    assert lines[0] == "shop/checkout (priority 1000) is pending: its queue holds it"
-    assert lines[1] == "  QueueFull: queue root.ml: cpu 4 of 4 used"
-    assert lines[2] == "  planned again now: evicting every removable pod would not make room for it"
+    assert lines[:4] == [
+        "shop/checkout (priority 1000) is pending",
+        "  its queue holds it: QueueFull: queue root.ml: cpu 4 of 4 used",
+        "planned again now:",
+        "shop/checkout (priority 1000) stays pending",
+    ]
 
 
 def test_a_pod_that_its_scheduler_had_no_plan_for_is_told_so() -> None:
@@ -219,7 +221,7 @@ def test_a_pod_that_its_scheduler_had_no_plan_for_is_told_so() -> None:
     text = "\n".join(pending_lines(found, unplanned=unplanned(pod)))
 
     assert "its scheduler had no plan: no planner answers; nothing is evicted without a plan" in text
-    assert "has not asked yet" not in text
+    assert "its scheduler says" not in text
 
 
 @pytest.mark.parametrize("result", ["refused", "preempts", "fits"])
@@ -232,9 +234,7 @@ def test_a_pod_whose_preemption_is_delayed_is_told_until_when(result: str) -> No
 
     lines = pending_lines(found, delayed=delayed(pod))
 
-    assert lines[0] == f"shop/checkout (priority 1000) is pending: {reason}"
-    assert lines[1].startswith("  planned again now: ")
-    assert "its scheduler has not" not in "\n".join(lines)
+    assert lines[:3] == ["shop/checkout (priority 1000) is pending", f"  {reason}", "planned again now:"]
 
 
 @pytest.mark.parametrize("result", ["refused", "preempts", "fits"])
@@ -243,10 +243,9 @@ def test_a_pod_of_a_group_is_told_who_preempts_for_it(result: str) -> None:
 
     text = "\n".join(pending_lines(found, group="train"))
 
-    assert text.startswith("shop/checkout (priority 1000) is pending, and a pod of PodGroup shop/train\n")
+    assert "  a pod of PodGroup shop/train\n" in text
     assert "for the group as a whole" in text
-    assert "planned now as a pod by itself" in text
-    assert "has not asked yet" not in text
+    assert "planned again now, as a pod by itself:\n" in text
 
 
 def test_victims_that_go_together_are_told_as_one() -> None:
@@ -270,7 +269,7 @@ def test_a_hold_without_a_plan_is_named_whatever_is_planned(answer: SimulatedPod
     text = "\n".join(pending_lines(found, unplanned="no plan: nothing is evicted"))
 
     assert "its scheduler had no plan: nothing is evicted" in text
-    assert (place or "evicting every removable pod") in text
+    assert (place or "stays pending") in text
 
 
 @pytest.mark.parametrize(
@@ -328,22 +327,12 @@ def test_a_pod_is_named_with_or_without_namespace_and_kind() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("answer", "quoted"),
-    [
-        (replace(refused, result="fits", node="node-1"), True),
-        (replace(refused, result="preempts", nominated_node="node-1"), True),
-        (replace(refused, diagnosis=Refusal(reason="OnlyFiltersKnow", message="")), True),
-        (refused, False),
-    ],
-)
-def test_the_pods_own_condition_is_quoted_where_no_column_says_what_stands_in_its_way(
-    answer: SimulatedPod, quoted: bool
-) -> None:
+def test_the_pods_own_condition_is_quoted_unless_it_is_told_in_words() -> None:
     told = "Unschedulable: 0/3 nodes are available: 3 node(s) exceed max volume count."
-    found = Pending(answer=replace(answer, warnings=("not judged: x",)), unblocked_by=())
+    found = Pending(answer=replace(refused, warnings=("not judged: x",)), unblocked_by=())
 
     text = "\n".join(pending_lines(found, condition=told))
 
-    assert (f"  its scheduler says: {told}" in text) == quoted
+    assert f"  its scheduler says: {told}" in text
     assert "  note: not judged: x" in text
+    assert told not in "\n".join(pending_lines(found, condition=told, delayed="preemption is delayed"))

@@ -25,7 +25,7 @@ def lines(report: SimulationReport, *, of_quotas: bool = False, all_candidates: 
     for group in report.groups:
         yield from _group(group)
     for pod in report.pods:
-        yield from _pod(pod, all_candidates=all_candidates)
+        yield from pod_lines(pod, all_candidates=all_candidates)
     simulated: list[SimulatedGroup | SimulatedPod] = [*report.groups, *report.pods]
     results = (
         ("fits", "fit"),
@@ -91,7 +91,8 @@ def _group(group: SimulatedGroup) -> Iterator[str]:
     yield from (f"  note: {warning}" for warning in group.warnings)
 
 
-def _pod(pod: SimulatedPod, *, all_candidates: bool) -> Iterator[str]:
+def pod_lines(pod: SimulatedPod, *, all_candidates: bool = False) -> Iterator[str]:
+    """Say what would become of a pod, and why."""
     name = f"{pod.namespace}/{pod.name} (priority {pod.preemptor.priority})"
     if pod.result == "fits":
         others = f", one of {pod.nodes_fitting} that have room" if pod.nodes_fitting > 1 else ""

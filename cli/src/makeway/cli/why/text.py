@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from makeway.bus.comparison import Comparison
 from makeway.bus.decisions import DecisionRecord, QuotaDecision
 from makeway.bus.messages import EvictionOrder, Victim
-from makeway.bus.plan import Refusal
 from makeway.cli.history.story import Story
-from makeway.cli.offline.simulate_text import by_number, spared
+from makeway.cli.offline.simulate_text import by_number, pod_lines, spared
 from makeway.cli.units import (
     awaited_lines,
     closed_text,
@@ -29,10 +28,8 @@ from makeway.cli.why.group_text import decided as group_decided
 from makeway.cli.why.group_text import of_group as group_text_of
 from makeway.core.k8s.objects import PodCondition
 from makeway.core.k8s.times import api_time
-from makeway.core.k8s.unmodelled import ONLY_FILTERS_KNOW
 from makeway.core.queues.amounts import texts_of
 from makeway.core.text import counted, first_few
-from makeway.planner.observe.reasons import PREEMPTION_LOOP as LOOP
 from makeway.planner.offline.results import Counterfactual, Pending
 
 _SHOWN = 5
@@ -41,7 +38,7 @@ _SHOWN = 5
 _VICTIMS = 20
 """Victims of an order that are shown of those that ended alike; the form `json` has all."""
 
-_UNKNOWN = "or one of its filters that makeway does not know says no"
+_LEFT = "no plan: it is left to kube-scheduler's own preemption"
 
 _OF_A_GROUP = (
     "who preempts for a pod of a group, unless groups.preemptors of the policy is hold:",
@@ -294,61 +291,31 @@ def waiting(told: Explanation, found: Pending) -> Iterator[str]:
         yield f"{name} is pending: {counted(leaving, 'evicted pod')} {must} to {where} first"
         yield from of_order(story)
         return
-    tried = _in_vain(story)
-    lead = f"{name} is pending, and"
+    yield f"{name} is pending"
+    by_itself = ""
     if held is not None:
-        yield f"{name} is pending: its queue holds it"
-        yield f"  {held.reason}: {held.message or 'no message'}"
-        lead = "  planned again now:"
+        yield f"  its queue holds it: {held.reason}: {held.message or 'no message'}"
     if delayed:
-        yield f"{name} is pending: {delayed}"
-        lead = "  planned again now:"
+        yield f"  {delayed}"
     if group:
-        yield f"{name} is pending, and a pod of PodGroup {answer.namespace}/{group}"
+        yield f"  a pod of PodGroup {answer.namespace}/{group}"
         yield from (f"  {text}" for text in _OF_A_GROUP)
-        lead = "  planned now as a pod by itself:"
-        unplanned = unplanned or "no plan: it is left to kube-scheduler's own preemption"
-    if answer.result == "fits":
-        yield f"{lead} there is room for it now: on {answer.node}"
-        if unplanned:
-            yield f"  its scheduler had {unplanned}"
-        elif held is None and not delayed:
-            yield f"  its scheduler has not tried it again yet, {_UNKNOWN}"
-            yield from _quoted(told.condition)
-    elif answer.result == "waits":
-        yield f"{lead} room for it is on its way on {answer.nominated_node}"
-        yield from awaited_lines(answer.candidates[0].awaited)
-    elif answer.result == "preempts":
-        yield f"{lead} room can be made for it on {answer.nominated_node}: without"
-        yield from ruled_lines(answer.victims)
-        yield from awaited_lines(answer.candidates[0].awaited if answer.candidates else ())
-        if told.brake:
-            yield f"  {told.brake}: no pod is evicted until it is released (`makeway mode --release`)"
-        elif answer.mode != "enforce":
-            yield f"  mode {answer.mode}: makeway does not do it by itself (`makeway mode`)"
-        elif unplanned:
-            yield f"  its scheduler had {unplanned}"
-        elif last is not None and last.diagnosis is not None and last.diagnosis.reason == LOOP:
-            yield f"  its scheduler was refused: {last.diagnosis.message}"
-        elif held is None and not delayed:
-            yield f"  its scheduler has not asked yet, {_UNKNOWN}"
-            yield from _quoted(told.condition)
-    else:
-        yield f"{lead} evicting every removable pod would not make room for it"
-        if unplanned:
-            yield f"  its scheduler had {unplanned}"
-        yield from _refused(answer.diagnosis, found)
-        if answer.diagnosis is not None and answer.diagnosis.reason == ONLY_FILTERS_KNOW:
-            yield from _quoted(told.condition)
-    yield from (f"  note: {warning}" for warning in answer.warnings)
+        unplanned, by_itself = unplanned or _LEFT, ", as a pod by itself"
+    if unplanned:
+        yield f"  its scheduler had {unplanned}"
+    elif told.condition and held is None and not delayed:
+        yield f"  its scheduler says: {told.condition}"
     if last is not None:
-        what = (
-            last.diagnosis.reason
-            if last.diagnosis
-            else f"room on {last.nominated_node or 'unmodelled nodes'}"
-        )
+        room = f"room on {last.nominated_node or 'unmodelled nodes'}"
+        what = last.diagnosis.reason if last.diagnosis else room
+        if last.diagnosis and answer.result != "refused":
+            what += f": {last.diagnosis.message}"
         yield f"  last decision: {last.decision_id} of {api_time(last.at)}: {what}"
-    yield from tried
+    yield from _in_vain(story)
+    yield f"planned again now{by_itself}:"
+    yield from pod_lines(answer)
+    if told.brake and answer.result == "preempts":
+        yield f"  {told.brake}: no pod is evicted until it is released (`makeway mode --release`)"
     yield from _unblocked(found)
 
 
@@ -356,12 +323,6 @@ def held_order(waits_for: PodCondition | None) -> Iterator[str]:
     """Say what holds the order that makes room for a pod, and till when; nothing where nothing does."""
     if waits_for is not None:
         yield f"  its order waits: {waits_for.reason}: {waits_for.message or 'no message'}"
-
-
-def _quoted(condition: str) -> Iterator[str]:
-    """Quote a pod's condition, where its scheduler has set one."""
-    if condition:
-        yield f"  its scheduler says: {condition}"
 
 
 def _in_vain(story: Story | None) -> Iterator[str]:
@@ -378,18 +339,6 @@ def _in_vain(story: Story | None) -> Iterator[str]:
         if victim.result in ("failed", "spared"):
             text = victim.message or victim.reason
             yield f"  - {victim.namespace}/{victim.name} {victim.result}, and left out for a while: {text}"
-
-
-def _refused(diagnosis: Refusal | None, found: Pending) -> Iterator[str]:
-    if diagnosis is None:
-        return
-    yield f"  {diagnosis.reason}: {diagnosis.message}"
-    if diagnosis.node_reasons and found.answer.nodes_potential:
-        yield f"  nodes: {by_number(diagnosis.node_reasons)}"
-    if found.answer.nodes_excluded and found.answer.nodes_potential:
-        yield f"  not on: {by_number(found.answer.nodes_excluded)}"
-    for near in found.answer.nearest:
-        yield from (f"  spared on {near.node}: {text}" for text in map(spared, near.spared))
 
 
 def _unblocked(found: Pending) -> Iterator[str]:
