@@ -2,11 +2,9 @@ package wire
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -124,76 +122,20 @@ func TestWhatGoWouldReadOtherwiseThanPythonIsRefused(t *testing.T) {
 	}
 }
 
-// mayBeNull are the fields that may be null in the schemas, which means that there is none, and the raw pod.
-var mayBeNull = map[string]bool{
-	"closes": true, "deletedAt": true, "limits": true,
-	"ordersInFlight": true, "plan": true, "pod": true, "preemptor": true, "price": true, "refusal": true, "retryAt": true,
-	"rollback": true, "sameNodesAs": true, "sample": true, "unplanned": true, "until": true, "victimsPerOrder": true,
-	"order.group": true, "commit.group": true, "plan-request.group": true, "storeBy": true, "void": true, "commit-reply.order": true,
-	"facts": true, "scheduledAt": true, "outcomesRead": true,
-}
-
-// neverNull are fields of messages that may be null in others.
-var neverNull = map[string]bool{"commit.preemptor": true, "commit.storeBy": true}
-
 // A list of what protects pods that is null must not be read as a list that names nothing.
-func TestNullIsRefusedWhereverTheContractHasNone(t *testing.T) {
-	tried := map[string]bool{}
-	for name, golden := range read(t, "*.json") {
-		kind, _, _ := strings.Cut(name, ".")
-		if strings.HasSuffix(kind, "-envelope") || notSpoken[kind] {
-			continue
-		}
-		var document any
-		decoder := json.NewDecoder(bytes.NewReader(golden))
-		decoder.UseNumber()
-		if err := decoder.Decode(&document); err != nil {
-			t.Fatal(err)
-		}
-		eachNulled(document, "", func(path string) {
-			changed, err := json.Marshal(document)
-			if err != nil {
-				t.Fatal(err)
-			}
-			field := path[strings.LastIndex(path, ".")+1:]
-			tried[field] = true
-			err = Decode(changed, kinds[kind]())
-			if want := (mayBeNull[field] || mayBeNull[kind+"."+field]) && !neverNull[kind+"."+field]; (err == nil) != want {
-				t.Errorf("%s with null at %s: %v, want it taken: %t", name, path, err, want)
-			}
-		})
-	}
-	for _, field := range []string{
-		"protecting", "restricting", "hardBudgetNamespaces", "groupPreemptors", "namespaceModes",
-		"queues", "max", "guaranteed", "namespaces", "exemptNamespaces", "mode",
-	} {
-		if !tried[field] {
-			t.Errorf("no golden message has %s", field)
-		}
-	}
-}
+func TestNullIsRefusedButInThePodOfAPlanRequest(t *testing.T) {
+	control := string(read(t, "control.full.json")["control.full"])
+	nulled := strings.Replace(control, `"protecting":[`, `"protecting":null,"before":[`, 1)
+	var malformed *MalformedError
 
-// eachNulled calls try with each field and element of a document set to null in turn, but for those of raw JSON.
-func eachNulled(document any, path string, try func(path string)) {
-	switch in := document.(type) {
-	case map[string]any:
-		for key, value := range in {
-			at := path + "." + key
-			in[key] = nil
-			try(at)
-			in[key] = value
-			if key != "pod" && key != "filterArgs" {
-				eachNulled(value, at, try)
-			}
-		}
-	case []any:
-		for i, value := range in {
-			at := path + ".[" + strconv.Itoa(i) + "]"
-			in[i] = nil
-			try(at)
-			in[i] = value
-			eachNulled(value, at, try)
-		}
+	if err := Decode([]byte(nulled), &ControlState{}); nulled == control || !errors.As(err, &malformed) || malformed.Reason != ReasonInvalid {
+		t.Errorf("got %v, want %s", err, ReasonInvalid)
+	}
+
+	request := string(read(t, "plan-request.minimal.json")["plan-request.minimal"])
+	withNull := strings.Replace(request, `"pod":{`, `"pod":{"later":null,`, 1)
+	if _, err := DecodeVersioned[PlanRequest]([]byte(withNull)); withNull == request || err != nil {
+		t.Errorf("a pod with a null in it: %v", err)
 	}
 }
 
@@ -231,16 +173,6 @@ func TestAnOrderForMoreMembersThanAPlanMayHaveIsRefused(t *testing.T) {
 		if got != want {
 			t.Errorf("%d members: refused as %q, want %q", members, got, want)
 		}
-	}
-}
-
-func TestNullInWhatIsNotReadIsIgnored(t *testing.T) {
-	good := string(read(t, "order-envelope.minimal.json")["order-envelope.minimal"])
-
-	_, err := Unwrap([]byte(strings.Replace(good, `"notAfter":`, `"later":[null,{"x":null}],"notAfter":`, 1)), TypeOrder, &EvictionOrder{})
-
-	if err != nil {
-		t.Error(err)
 	}
 }
 

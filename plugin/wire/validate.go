@@ -1,8 +1,6 @@
 package wire
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"math"
 	"reflect"
@@ -14,7 +12,6 @@ import (
 )
 
 var (
-	rawType  = reflect.TypeFor[json.RawMessage]()
 	timeType = reflect.TypeFor[Time]()
 	tokens   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 )
@@ -120,52 +117,6 @@ func (d *demands) problem(v reflect.Value) string {
 		for entries := v.MapRange(); entries.Next(); {
 			if wrong := each.problem(entries.Value()); wrong != "" {
 				return "." + entries.Key().String() + wrong
-			}
-		}
-	}
-	return ""
-}
-
-// nullAt returns the path to a null in the JSON value of a type where the contract has no null, and what it is, or
-// nothing. The decoder reads null as if nothing were there, and a missing list of protected namespaces protects
-// none; only what is a pointer here may be null. It reads one level at a time: messages that makeway writes have no null.
-func nullAt(data []byte, t reflect.Type) string {
-	if len(data) == 0 {
-		return ""
-	}
-	isNull := string(bytes.TrimSpace(data)) == "null"
-	switch {
-	case t == rawType, isNull && t.Kind() == reflect.Pointer:
-		return ""
-	case isNull:
-		return ": null where " + t.String() + " is expected"
-	case t.Kind() == reflect.Pointer:
-		t = t.Elem()
-	}
-	switch t.Kind() {
-	case reflect.Struct:
-		fields := map[string]json.RawMessage{}
-		_ = json.Unmarshal(data, &fields) // the decoder says what is no object
-		for i := range t.NumField() {
-			name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-			if problem := nullAt(fields[name], t.Field(i).Type); problem != "" {
-				return "." + name + problem
-			}
-		}
-	case reflect.Map:
-		entries := map[string]json.RawMessage{}
-		_ = json.Unmarshal(data, &entries)
-		for key, value := range entries {
-			if problem := nullAt(value, t.Elem()); problem != "" {
-				return "." + key + problem
-			}
-		}
-	case reflect.Slice:
-		var elements []json.RawMessage
-		_ = json.Unmarshal(data, &elements)
-		for i, element := range elements {
-			if problem := nullAt(element, t.Elem()); problem != "" {
-				return "[" + strconv.Itoa(i) + "]" + problem
 			}
 		}
 	}

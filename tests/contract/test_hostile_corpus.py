@@ -80,12 +80,13 @@ FRAGMENTS = [
     b"1e999",
     b"\xef\xbb\xbf",
 ]
-ONLY_PYTHON = ("duplicate field", "want RFC 3339", "want a year", "or the zero time")
+ONLY_PYTHON = ("duplicate field", "want RFC 3339", "want a year", "or the zero time", "there is a null")
 """What Go complains of where only Python takes a message."""
 
 ONLY_GO = re.compile(
-    r"Invalid enum value ''|missing required field `(count|delayMicroseconds|epoch"
-    r"|gracePeriodSeconds|maxCandidates|memberClass|mustPlace|nodes|priority|revision|snapshotRevision|timeoutMilliseconds)`"
+    r"Invalid enum value ''|got `null`|hex escape|utf-16 surrogate|was truncated"
+    r"|missing required field `(count|delayMicroseconds|epoch|gracePeriodSeconds|maxCandidates|memberClass"
+    r"|mustPlace|nodes|priority|revision|sequence|snapshotRevision|timeoutMilliseconds)`"
 )
 """What Python complains of where only Go takes a message."""
 
