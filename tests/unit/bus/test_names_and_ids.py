@@ -24,17 +24,12 @@ def test_ids_sort_by_the_time_they_were_made() -> None:
     assert sorted(made) == made
 
 
-def test_the_beginning_of_an_id_says_between_which_moments_it_was_made() -> None:
+def test_the_beginning_of_an_id_says_when_it_was_made() -> None:
     made = ids.order_id(NOW)
 
-    assert ids.moments_of(made[:14]) == (NOW, NOW)
-    first, last = ids.moments_of(made[:12])
-    assert first is not None
-    assert last is not None
-    assert first <= NOW <= last
-    assert last - first < timedelta(seconds=2)
-    assert ids.moments_of("ord-") == (datetime(1970, 1, 1, tzinfo=UTC), None)
-    assert ids.moments_of("ord-!") == (None, None)
+    assert ids.moment_in(made) == ids.moment_in(made[:14]) == NOW
+    assert ids.moment_in(made[:13]) is None
+    assert ids.moment_in("ord-!!!!!!!!!!") is None
 
 
 def test_ids_of_one_moment_differ() -> None:

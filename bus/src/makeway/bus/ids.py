@@ -32,16 +32,9 @@ def recording_id(now: datetime) -> str:
 
 
 def moment_in(identifier: str) -> datetime | None:
-    """Read when an id was made, to the millisecond; None where it is no such id."""
+    """Read when an id was made, to the millisecond, also from its beginning; None where it does not say."""
     digits = identifier.rpartition("-")[2]
-    return _moment(digits) if len(digits) == _TIME_DIGITS + _RANDOM_DIGITS else None
-
-
-def moments_of(prefix: str) -> tuple[datetime | None, datetime | None]:
-    """Read between which moments an id was made that begins so; None where that has no bound."""
-    digits = prefix.partition("-")[2][:_TIME_DIGITS]
-    missing = _TIME_DIGITS - len(digits)
-    return _moment(digits + _ALPHABET[0] * missing), _moment(digits + _ALPHABET[-1] * missing)
+    return _moment(digits) if len(digits) >= _TIME_DIGITS else None
 
 
 def _moment(digits: str) -> datetime | None:

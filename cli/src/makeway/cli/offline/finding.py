@@ -14,14 +14,11 @@ from makeway.bus.client import Bus
 from makeway.bus.codec import unwrap_decision, unwrap_order, unwrap_outcome
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.following import past_messages
-from makeway.bus.ids import moment_in, moments_of
+from makeway.bus.ids import moment_in
 from makeway.bus.messages import EvictionOrder, Outcome
 
 _SKEW: Final = timedelta(minutes=5)
 """How far a writer's clock and the server's may be apart."""
-
-_NAMED: Final = 3
-"""How many ids are named where several begin alike."""
 
 M = TypeVar("M", DecisionRecord, EvictionOrder, Outcome)
 
@@ -42,16 +39,14 @@ async def decision_named(bus: Bus, prefix: str) -> DecisionRecord | None:
         BusError: NATS does not answer.
         ValueError: several begin so.
     """
-    since, until = _span(prefix)
-    async with aclosing(decisions(bus, since=since)) as found:
-        return await _only(found, prefix, lambda record: record.decision_id, until)
+    async with aclosing(decisions(bus, since=_made(prefix))) as found:
+        return await _only(found, prefix, lambda record: record.decision_id)
 
 
 async def order_named(bus: Bus, prefix: str) -> EvictionOrder | None:
     """Find the order whose id begins so. Raises as `decision_named`."""
-    since, until = _span(prefix)
-    async with aclosing(orders(bus, since=since, voids=True)) as found:
-        return await _only(found, prefix, lambda order: order.order_id, until)
+    async with aclosing(orders(bus, since=_made(prefix), voids=True)) as found:
+        return await _only(found, prefix, lambda order: order.order_id)
 
 
 async def order_of(bus: Bus, record: DecisionRecord) -> EvictionOrder | None:
@@ -106,48 +101,28 @@ def recording(bus: Bus, recording_id: str) -> AsyncGenerator[bytes]:
     return past_messages(bus, subjects.recordings_stream, bytes, subjects=(subjects.recording(recording_id),))
 
 
-def _span(prefix: str) -> tuple[datetime | None, datetime | None]:
-    """Return from when on a stream may hold an id that begins so, and until when one may be made."""
-    first, last = moments_of(prefix)
-    try:
-        return first and first - _SKEW, last and last + _SKEW
-    except OverflowError:
-        return None, None
-
-
-async def _only(
-    found: AsyncGenerator[M], prefix: str, id_of: Callable[[M], str], until: datetime | None
-) -> M | None:
-    """Return the one whose id is that, or the only one whose id begins so. Bounded by `_NAMED` in memory.
+async def _only(found: AsyncGenerator[M], prefix: str, id_of: Callable[[M], str]) -> M | None:
+    """Return the one whose id is that, or the only one whose id begins so.
 
     Raises:
         ValueError: several begin so.
     """
-    first: M | None = None
-    names: list[str] = []
-    more = 0
+    since, first = _made(prefix), None
     async for one in found:
-        name = id_of(one)
+        name, made = id_of(one), moment_in(id_of(one))
+        if since is not None and made is not None and made > since + 2 * _SKEW:
+            break
         if name == prefix:
             return one
-        made = moment_in(name)
-        if until is not None and made is not None and made > until:
-            break
-        if not name.startswith(prefix) or name in names:
+        if not name.startswith(prefix):
             continue
-        first = first or one
-        if len(names) < _NAMED:
-            names.append(name)
-        else:
-            more += 1
-    if len(names) > 1:
-        others = f" and {more} more" if more else ""
-        raise ValueError(
-            f"{prefix} is the beginning of several ids: {', '.join(names)}{others}; give more of it"
-        )
+        if first is not None and id_of(first) != name:
+            raise ValueError(f"several ids begin so: {id_of(first)}, {name}; give more than {prefix}")
+        first = one
     return first
 
 
 def _made(identifier: str) -> datetime | None:
+    """Return from when on a stream may hold what has this id, or one that begins so; None: anywhere."""
     moment = moment_in(identifier)
     return None if moment is None else moment - _SKEW
