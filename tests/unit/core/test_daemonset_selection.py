@@ -12,33 +12,14 @@ from makeway.core.policy.document import Strategy
 from unit.core.daemonset_building import OPTED_OUT, OWNER, a_pod, chosen, mixed_node, victims
 
 
-def test_room_that_is_free_is_not_made_again() -> None:
-    assert victims(chosen(mixed_node(), need=1, request=25)) == ["5"]
-
-
-def test_several_go_where_no_single_pod_is_large_enough() -> None:
-    assert victims(chosen(mixed_node(), need=25)) == ["5", "1", "2", "4"]
-
-
 def test_the_single_pod_of_the_right_size_and_lowest_priority_goes() -> None:
     assert chosen(mixed_node(), need=5) == Single(a_pod(5, 5, priority=5), Fraction(0))
-
-
-def test_no_pod_goes_where_it_would_take_more_than_may_go() -> None:
-    found = chosen(mixed_node(), need=25, most=3)
-
-    assert found == NoSelection((("single", NoneCovers()), ("multiple", TooMany(4))))
 
 
 def test_no_pod_goes_for_a_resource_that_no_pod_holds() -> None:
     found = chosen(mixed_node(), need={"cpu": 5, "example.com/disk": 1})
 
     assert found == NoSelection((("single", NoneCovers()), ("multiple", TooLittle({"example.com/disk": 1}))))
-
-
-def test_the_only_pod_goes_though_it_is_larger_than_single_allows() -> None:
-    assert victims(chosen([a_pod("only", 15)], need=10, request=15)) == ["only"]
-    assert victims(chosen([a_pod("only", 15)], need=10, request=15, strategy="single")) == []
 
 
 def test_single_prefers_one_that_opted_out_to_one_that_is_far_too_large() -> None:
@@ -102,32 +83,11 @@ def test_multiple_takes_lower_priority_then_larger_then_younger_then_uid() -> No
     assert victims(chosen(node, need=22, strategy="multiple")) == ["low", "large", "young", "d", "e"]
 
 
-def test_what_is_large_counts_by_the_share_of_the_need() -> None:
-    node = [a_pod("a", {"cpu": 90, "memory": 8}), a_pod("b", {"cpu": 9, "memory": 92})]
-
-    assert victims(chosen(node, need={"cpu": 90, "memory": 92}, strategy="multiple")) == ["b", "a"]
-    assert victims(chosen(node, need={"cpu": 10, "memory": 92}, strategy="multiple")) == ["a", "b"]
-
-
-def test_the_most_important_of_those_not_needed_is_given_back() -> None:
-    node = [a_pod("low", 3, priority=1), a_pod("mid", 4, priority=2), a_pod("high", 9, priority=3)]
-
-    found = chosen(node, need=12, strategy="multiple")
-
-    assert found == Multiple((node[0], node[2]))
-
-
 def test_the_limit_counts_the_pods_that_go_and_not_those_reprieved() -> None:
     node = [a_pod("low", 3, priority=1), a_pod("mid", 4, priority=2), a_pod("high", 9, priority=3)]
 
     assert victims(chosen(node, need=12, most=2, strategy="multiple")) == ["low", "high"]
     assert chosen(node, need=16, most=2, strategy="multiple") == NoSelection((("multiple", TooMany(3)),))
-
-
-def test_one_large_pod_goes_where_many_small_ones_would_be_too_many() -> None:
-    node = [a_pod(f"small {number:02}", 50, priority=-1) for number in range(11)]
-
-    assert victims(chosen([*node, a_pod("large", 3000)], need=1000, strategy="multiple")) == ["large"]
 
 
 def test_pods_that_hold_nothing_of_what_is_missing_are_passed_over() -> None:
