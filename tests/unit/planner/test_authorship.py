@@ -16,7 +16,6 @@ from makeway.core.k8s.authorship import (
 )
 from makeway.core.k8s.objects import Pod
 from makeway.planner.observe.authors import author
-from unit.planner.building import LOW, XL, make_pod, make_snapshot
 from unit.planner.test_observing import Bench, following, looks, planned, two_nodes, unasked_preemptor
 from unit.planner.test_observing_groups import Groups, cluster
 
@@ -74,17 +73,6 @@ async def test_a_mark_of_an_order_that_failed_and_was_rolled_back_is_told_as_no_
     assert await bench.told() == []
 
 
-async def test_a_pod_that_lives_on_unmarked_was_evicted_by_no_one() -> None:
-    bench = following(two_nodes())
-
-    bench.mark("a", by=KUBE_SCHEDULER)
-    bench.unmark("a")
-    bench.observing.put(unasked_preemptor())
-    await planned(bench)
-
-    assert await bench.told() == []
-
-
 async def test_a_mark_that_is_taken_back_while_it_is_held_is_none() -> None:
     bench = following(two_nodes())
     bench.ledger.are_read(False)
@@ -114,16 +102,6 @@ async def test_kube_schedulers_own_preemption_in_mode_observe_is_compared(by: st
     (comparison,) = await bench.told(timedelta())
     assert comparison.result == "same"
     assert [one.name for one in comparison.default_preemption.victims] == ["a"]  # type: ignore[union-attr]
-
-
-async def test_the_preemption_of_a_scheduler_of_any_name_is_another_ones() -> None:
-    bench = following(make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)]))
-
-    bench.mark("a", by="makeway-scheduler")  # the binary that has the plugin, and DefaultPreemption too
-    bench.observing.put(unasked_preemptor())
-    await planned(bench)
-
-    assert [found.result for found in await bench.told()] == ["same"]
 
 
 @pytest.mark.parametrize("own", [True, False])

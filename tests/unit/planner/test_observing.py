@@ -235,15 +235,6 @@ async def test_another_choice_is_compared_on_the_cluster_as_the_plan_saw_it() ->
     assert bench.count("compared_victims", choice="makeway") == 1
 
 
-async def test_the_same_node_and_victims_are_the_same_choice() -> None:
-    bench = Bench(two_nodes())
-    bench.decide()
-    bench.nominate("n1")
-    bench.mark("a")
-
-    assert [c.result for c in await bench.told()] == ["same"]
-
-
 async def test_that_default_preemption_finds_nothing_is_said_once_for_all_tries() -> None:
     bench = Bench(two_nodes())
     for _ in range(3):
@@ -287,17 +278,6 @@ async def test_a_nomination_without_any_victim_decides_nothing() -> None:
     (comparison,) = await bench.told()
     assert comparison.result == "undetermined"
     assert comparison.note
-
-
-async def test_pods_marked_before_the_plan_are_not_counted_again() -> None:
-    bench = Bench(two_nodes())
-    bench.mark("b")
-    bench.decide()
-    bench.nominate("n2")
-    bench.mark("b")
-
-    (comparison,) = await bench.told()
-    assert comparison.result == "undetermined"
 
 
 async def test_a_comparison_that_nats_does_not_take_is_counted() -> None:
@@ -430,18 +410,6 @@ async def test_a_victim_that_has_left_meanwhile_counts_as_being_there_for_the_pl
     assert comparison.restored_pods == 1
     assert (there(comparison.makeway).node, comparison.result) == ("n1", "better")
     assert there(comparison.default_preemption).node == "n2"
-
-
-async def test_a_plan_for_the_same_node_takes_the_pod_that_has_left() -> None:
-    bench = following(make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)]))
-    bench.mark("a")
-    bench.snapshot.apply(RemovePod("a"))
-
-    bench.observing.put(unasked_preemptor())
-    await planned(bench)
-    (comparison,) = await bench.told()
-
-    assert comparison.result == "same"
 
 
 async def test_budgets_count_as_they_were_before_the_first_mark() -> None:

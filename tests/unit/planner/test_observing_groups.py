@@ -145,17 +145,6 @@ async def test_a_plan_for_a_group_is_compared_with_what_was_evicted_for_it() -> 
     assert bench.count("compared_victims", choice="default") == 6
 
 
-async def test_the_same_victims_on_the_same_nodes_are_the_same_choice() -> None:
-    bench = Groups(cluster())
-    bench.decide_group()
-    bench.place(g0="n1", g1="n2")
-    bench.mark_for_group("a", "b")
-
-    (found,) = await bench.told()
-
-    assert (found.result, found.decided_by) == ("same", "")
-
-
 @pytest.mark.parametrize("turn", [1, -1])
 async def test_one_owner_of_a_groups_members_counts_for_loops_whichever_class_is_first(
     turn: int, monkeypatch: pytest.MonkeyPatch
