@@ -287,12 +287,10 @@ PYTHONPATH=tests $(BIN)/python -m bench.growth build/plans.json build/postfilter
 endef
 # scheduler: kube-scheduler's own benchmark with DefaultPreemption and with MakeWay (WORKLOADS=a,b ROUNDS=3), into docs/benchmarks.md
 BENCH_scheduler = PYTHONPATH=tests $(BIN)/python -m bench.side_by_side.run --workloads "$(WORKLOADS)" --rounds $(ROUNDS) --write $(ARGS)
-# ui: the page with 5,000 nodes and 10,000 events: load times and longest tasks (ARGS="--nodes 1000")
-BENCH_ui = PYTHONPATH=tests $(BIN)/python -m bench.page $(ARGS)
-BENCHES := parts evictor forms gangs gpu-trace guards large past plots scheduler ui
+BENCHES := parts evictor forms gangs gpu-trace guards large past plots scheduler
 
 .PHONY: bench
-bench: setup ## A benchmark of docs/benchmarks.md, BENCH=evictor|forms|gangs|gpu-trace|guards|large|past|plots|scheduler|ui (default: parts)
+bench: setup ## A benchmark of docs/benchmarks.md, BENCH=evictor|forms|gangs|gpu-trace|guards|large|past|plots|scheduler (default: parts)
 	$(or $(BENCH_$(BENCH)),$(error BENCH=$(BENCH): one of $(BENCHES)))
 
 .PHONY: browser
