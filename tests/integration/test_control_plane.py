@@ -1,43 +1,14 @@
 """The control plane itself: what the other tests stand on."""
 
-import asyncio
 import json
-import sys
-import time
-from pathlib import Path
 
 import pytest
 
 from integration.builders import make_node, make_pod
 from integration.cluster import RunningCluster
-from integration.conftest import PrivateCluster
-from integration.processes import processes_of
 from integration.space import Space
-from integration.waiting import NotYet, until, until_seen
-from makeway.dev.kwok import AFTER_GRACE, NEVER
-from makeway.dev.options import NATS, ClusterOptions
+from integration.waiting import until_seen
 from makeway.runtime.kube import ApiError
-from narrowing import there
-
-SMALL = ClusterOptions(components=frozenset({NATS}))
-
-
-async def test_a_deleted_pod_leaves_at_once_or_as_its_annotation_says(plain_space: Space) -> None:
-    await plain_space.add_nodes(make_node("n1"))
-    await plain_space.run(
-        make_pod("quick").grace(30),
-        make_pod("slow").grace(3).leaves(AFTER_GRACE),
-        make_pod("stuck").grace(1).leaves(NEVER),
-    )
-
-    began = time.monotonic()
-    for name in ("quick", "slow", "stuck"):
-        await plain_space.delete(name)
-    await plain_space.until_gone("quick", seconds=2)
-    await plain_space.until_gone("slow", seconds=8)
-
-    assert time.monotonic() - began >= 2
-    assert await plain_space.pod("stuck") is not None
 
 
 async def test_the_audit_log_tells_who_deleted_what_on_which_condition(plain_space: Space) -> None:
@@ -89,47 +60,3 @@ async def test_without_the_fallback_the_scheduler_may_not_delete_pods(crash_clus
             await api.request("DELETE", "/api/v1/namespaces/default/pods/any")
 
     assert refused.value.status == 403
-
-
-@pytest.mark.tools
-async def test_clusters_run_side_by_side_and_leave_nothing(private_cluster: PrivateCluster) -> None:
-    first, second = await asyncio.gather(private_cluster(SMALL), private_cluster(SMALL))
-    assert first.info.server != second.info.server
-    assert await second.kubectl("get", "nodes") == ""
-
-    await asyncio.to_thread(first.owned.stop)
-
-    assert processes_of(first.info.directory) == []
-    assert processes_of(second.info.directory) != []
-
-
-@pytest.mark.tools
-async def test_kill_minus_nine_of_the_owner_leaves_no_process(tmp_path: Path) -> None:
-    directory = tmp_path / "cluster"
-    owner = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", _OWNER, str(directory), stdout=asyncio.subprocess.PIPE
-    )
-    assert await there(owner.stdout).readline() == b"started\n"
-    assert len(processes_of(directory)) >= 5
-
-    owner.kill()
-    await owner.wait()
-
-    async def none_left() -> bool:
-        if left := processes_of(directory):
-            raise NotYet(str(left))
-        return True
-
-    await until("every process of the cluster has ended", none_left, seconds=5)
-
-
-_OWNER = """
-import sys, time
-from pathlib import Path
-from makeway.dev.cluster import DevCluster
-from makeway.dev.options import KWOK, NATS, SCHEDULER, ClusterOptions
-options = ClusterOptions(components=frozenset({NATS, SCHEDULER, KWOK}), plugin=False)
-cluster = DevCluster(Path(sys.argv[1]), options).start()
-print("started", flush=True)
-time.sleep(600)
-"""

@@ -13,7 +13,6 @@ import pytest
 from integration.processes import processes_of
 from integration.waiting import NotYet, until
 from makeway.dev import named
-from makeway.dev.errors import DevError
 from makeway.dev.options import KWOK, ClusterOptions
 from makeway.dev.progress import SilentProgress
 
@@ -59,36 +58,6 @@ def test_a_cluster_stays_up_until_it_is_taken_down(state: Path) -> None:
     assert not (state / "one").exists()
     assert "is not up" in dev("env", "--name=one", fails=True).stderr
     assert "no cluster is up" in dev("status", fails=True).stdout
-
-
-def test_a_name_is_up_once_but_other_names_run_beside_it() -> None:
-    dev("up", "--name=one", *SMALL)
-
-    assert "cluster one is up already" in dev("up", "--name=one", *SMALL, fails=True).stderr
-    dev("up", "--name=two", *SMALL)
-
-    assert named.names() == ["one", "two"]
-    dev("down", "--all")
-    assert named.names() == []
-
-
-def test_a_cluster_that_cannot_start_says_why_and_keeps_its_logs(state: Path) -> None:
-    with pytest.raises(DevError) as failure:
-        named.up(
-            "one",
-            ClusterOptions(frozenset(), apiserver_arguments=("--no-such-flag",)),
-            progress=SilentProgress(),
-        )
-
-    assert "kube-apiserver ended with exit code" in str(failure.value)
-    assert "unknown flag: --no-such-flag" in str(failure.value)
-    assert "unknown flag" in (state / "one" / "logs" / "kube-apiserver.log").read_text()
-    assert processes_of(state / "one") == []
-
-
-def test_wrong_usage_is_told_in_one_line() -> None:
-    assert dev("up", "--without=etcd", fails=True).stderr.startswith("makeway: no component etcd; there are")
-    assert "is no name for a cluster" in dev("env", "--name=../x", fails=True).stderr
 
 
 async def test_a_cluster_on_a_lifeline_ends_with_its_holder(state: Path) -> None:

@@ -12,17 +12,16 @@ from integration.cluster import RunningCluster
 from integration.configuring import policy
 from integration.preempting import settle, sized
 from integration.space import Space
-from integration.waiting import NotYet, until, until_seen
+from integration.waiting import NotYet, until
 from makeway.core.k8s.objects import Pod
 from makeway.dev import kwok
-from makeway.dev.options import PLANNER
 
 JOB = "batch"
 
 Path = Callable[[RunningCluster, Space], AbstractAsyncContextManager[None]]
 
 
-def job(space: Space, *, ignores: bool) -> dict[str, Any]:
+def job(space: Space) -> dict[str, Any]:
     """A Job of one pod, all of node n1, that fails with the first failure which it counts."""
     pod = sized("template", "low", 500).label("app", JOB).leaves(kwok.AS_KUBELET)
     template = space.manifest(pod.spec(restartPolicy="Never"))
@@ -36,7 +35,7 @@ def job(space: Space, *, ignores: bool) -> dict[str, Any]:
         "spec": {
             "backoffLimit": 0,
             "template": {"metadata": metadata, "spec": template["spec"]},
-            **(ignoring if ignores else {}),
+            **ignoring,
         },
     }
 
@@ -55,10 +54,10 @@ async def pods_of_job(space: Space) -> list[Pod]:
     return [pod for pod in found if (pod.metadata.labels or {}).get("app") == JOB]
 
 
-async def running(space: Space, *, ignores: bool) -> Pod:
+async def running(space: Space) -> Pod:
     """Run the Job; return its pod."""
     await space.add_nodes(make_node("n1").cpu("500m"))
-    await space.post(jobs(space), job(space, ignores=ignores))
+    await space.post(jobs(space), job(space))
 
     async def runs() -> Pod:
         for pod in await pods_of_job(space):
@@ -90,14 +89,6 @@ async def under_hard_budgets(cluster: RunningCluster, space: Space) -> AsyncIter
     assert any(event.subresource == "eviction" and event.code == 201 for event in evictions)
 
 
-@asynccontextmanager
-async def by_the_fallback(cluster: RunningCluster, space: Space) -> AsyncIterator[None]:
-    """The scheduler's own preemption, without a planner."""
-    async with cluster.without(PLANNER):
-        await space.create(sized("urgent", "high", 500))
-        yield
-
-
 async def until_replaced(space: Space, evicted: Pod) -> None:
     """Wait until the Job has made another pod in place of the one that was evicted."""
 
@@ -111,9 +102,9 @@ async def until_replaced(space: Space, evicted: Pod) -> None:
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize("path", [planned, under_hard_budgets, by_the_fallback])
+@pytest.mark.parametrize("path", [planned, under_hard_budgets])
 async def test_an_eviction_is_no_failure_of_a_job_that_ignores_disruptions(space: Space, path: Path) -> None:
-    evicted = await running(space, ignores=True)
+    evicted = await running(space)
 
     async with path(space.cluster, space):
         await until_replaced(space, evicted)
@@ -121,15 +112,3 @@ async def test_an_eviction_is_no_failure_of_a_job_that_ignores_disruptions(space
     found = await status(space)
     assert not found.get("failed")
     assert "Failed" not in {one["type"] for one in found.get("conditions", ())}
-
-
-async def test_without_the_policy_a_job_counts_the_eviction(cluster: RunningCluster, space: Space) -> None:
-    await running(space, ignores=False)
-    await space.create(sized("urgent", "high", 500))
-
-    await until_seen(
-        "the Job has failed",
-        lambda: status(space),
-        lambda found: "Failed" in {one["type"] for one in found.get("conditions", ())},
-    )
-    assert (await status(space))["failed"] == 1

@@ -1,21 +1,15 @@
 """Preemption loops: owners whose pods are preempted for one another's again and again, seen and broken."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
-import yaml
 
 from integration.asking import run
 from integration.builders import PodBuilder, make_node, make_pod
-from integration.cluster import RunningCluster
-from integration.preempting import run_victims, settle, sized
-from integration.space import Space, open_space
-from integration.waiting import NotYet, until, until_seen
+from integration.preempting import run_victims, sized
+from integration.space import Space
+from integration.waiting import NotYet, until
 from makeway.core.k8s.objects import Pod
-from makeway.dev.options import SCHEDULER
 from makeway.planner.observe.loops import LOOP_AT_LEAST
 from makeway.planner.observe.reasons import PREEMPTION_LOOP
 
@@ -66,28 +60,6 @@ async def test_makeway_backs_off_from_a_loop_of_its_own_and_says_so(space: Space
     assert planned.victims
 
 
-@asynccontextmanager
-async def second_scheduler(cluster: RunningCluster, name: str, directory: Path) -> AsyncIterator[None]:
-    """Run another kube-scheduler beside the cluster's, for pods that name it."""
-    program = cluster.process(SCHEDULER).program
-    (config,) = (one.removeprefix("--config=") for one in program.argv if one.startswith("--config="))
-    document = yaml.safe_load(await asyncio.to_thread(Path(config).read_text))
-    document["leaderElection"] = {"leaderElect": False}
-    document["profiles"] = [{"schedulerName": name}]
-    written, log = directory / f"{name}.yaml", directory / f"{name}.log"
-    await asyncio.to_thread(written.write_text, yaml.safe_dump(document))
-    others = [one for one in program.argv if not one.startswith(("--config=", "--secure-port="))]
-    with log.open("wb") as output:
-        process = await asyncio.create_subprocess_exec(
-            *others, f"--config={written}", "--secure-port=0", stdout=output, stderr=output
-        )
-        try:
-            yield
-        finally:
-            process.terminate()
-            await process.wait()
-
-
 async def replica_set(space: Space, name: str, pod: PodBuilder) -> None:
     """Keep one pod of a sort, whatever becomes of it."""
     labels = {"app": name}
@@ -103,35 +75,3 @@ async def replica_set(space: Space, name: str, pod: PodBuilder) -> None:
             },
         },
     )
-
-
-@pytest.mark.timeout(240)
-async def test_two_schedulers_that_preempt_each_others_room_are_seen_in_check(
-    observed_cluster: RunningCluster, tmp_path: Path
-) -> None:
-    """One preempts a pod of the other, which puts its replacement into the room: neither knows of it."""
-    cluster = observed_cluster
-    async with open_space(cluster) as space, second_scheduler(cluster, "second", tmp_path):
-        await space.add_nodes(make_node("n1").cpu("500m"))
-        await replica_set(space, "web", sized("web", "low", 500).spec(schedulerName="second"))
-
-        await until_seen(
-            "a pod of web runs", space.pods, lambda pods: any(pod.spec.node_name for pod in pods.values())
-        )
-        await settle()
-        await replica_set(space, "urgent", sized("urgent", "high", 500))
-
-        async def seen() -> str:
-            for name, pod in (await space.pods()).items():
-                if name.startswith("urgent-") and pod.spec.node_name:
-                    await space.delete(name, grace_seconds=0)  # it won: another round
-            _, checked, _ = await run(cluster, "check")
-            found = [line for line in checked.splitlines() if "preemption loops: pods like" in line]
-            if not found:
-                raise NotYet(checked)
-            return found[0]
-
-        line = await until("check tells of the loop", seen, seconds=180, every=1)
-
-    assert f"pods like {space.namespace}/web-" in line
-    assert f"for pods like {space.namespace}/urgent-" in line
