@@ -51,21 +51,6 @@ class Files:
         return NatsSettings(url=url, tls_ca=self.ca, tls_cert=self.cert, tls_key=self.key)
 
 
-async def test_private_authority_and_certificate_are_enough(nats_server: NatsServer, tmp_path: Path) -> None:
-    authority, files = Authority(tmp_path / "pki"), Files(tmp_path)
-    files.install(authority)
-    certified(nats_server, authority)
-    settings = files.settings(f"tls://127.0.0.1:{nats_server.port}")
-
-    with pytest.raises(BusUnavailable, match="certificate is not trusted"):
-        await Bus.connect(settings.url, name="test/one", timings=QUICK)
-    bus = await Bus.connect(settings.url, name="test/one", tls=settings.tls(), timings=QUICK)
-    try:
-        await bus.connection.round_trip()
-    finally:
-        await bus.close()
-
-
 async def test_rotated_certificates_are_used_by_the_next_connection_without_a_restart(
     nats_server: NatsServer, connect_bus: ConnectBus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,10 +10,9 @@ import pytest
 
 from fixtures_nats import NatsServer
 from makeway.bus.client import Bus
-from makeway.bus.errors import BusRefused, BusUnavailable
+from makeway.bus.errors import BusUnavailable
 from makeway.bus.nats.connection import ConnectionTimings
 from makeway.bus.nats.user_key import (
-    KeyLogin,
     LoginUnusable,
     credentials_file,
     key_login,
@@ -27,33 +26,10 @@ from unit.bus.test_connection_to_nats import reconnected
 QUICK = ConnectionTimings(connect=3, probe_interval=0.2, probe_timeout=0.3)
 
 
-async def connects(server: NatsServer, login: KeyLogin | None) -> None:
-    bus = await Bus.connect(server.url, name="test/one", login=login, timings=QUICK)
-    try:
-        await bus.connection.round_trip()
-    finally:
-        await bus.close()
-
-
 def admits(server: NatsServer, *users: Identity) -> None:
     """Have the server let in who has one of these keys, and no other."""
     server.extra = f"authorization {{ users: {json.dumps([{'nkey': user.public} for user in users])} }}"
     server.restart()
-
-
-@pytest.mark.nats
-async def test_an_nkey_is_enough_and_another_is_refused(nats_server: NatsServer, tmp_path: Path) -> None:
-    known, unknown = Identity("user"), Identity("user")
-    admits(nats_server, known)
-    file = tmp_path / "nats.nk"
-
-    file.write_text(known.seed + "\n")
-    await connects(nats_server, seed_file(file))
-    file.write_text(unknown.seed)
-    with pytest.raises(BusRefused, match=r"(?i)authorization violation"):
-        await connects(nats_server, seed_file(file))
-    with pytest.raises(BusRefused, match=r"(?i)authorization violation"):
-        await connects(nats_server, None)
 
 
 @pytest.mark.nats
@@ -77,20 +53,6 @@ async def test_a_renewed_nkey_is_used_by_the_next_connection_and_half_a_file_is_
         await bus.connection.round_trip()
     finally:
         await bus.close()
-
-
-@pytest.mark.nats
-async def test_credentials_of_an_operators_account_do(nats_server: NatsServer, tmp_path: Path) -> None:
-    operator = Operator()
-    nats_server.extra = operator.configuration()
-    nats_server.restart()
-    file, other = tmp_path / "nats.creds", tmp_path / "other.creds"
-    file.write_text(operator.credentials("planner"))
-    other.write_text(Operator().credentials("planner"))
-
-    await connects(nats_server, credentials_file(file))
-    with pytest.raises(BusRefused, match=r"(?i)authorization violation"):
-        await connects(nats_server, credentials_file(other))
 
 
 @pytest.mark.parametrize(
