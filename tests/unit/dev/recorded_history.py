@@ -19,7 +19,7 @@ from makeway.dev.checker.history import Accounts, InForce, RecordedHistory, Stor
 
 BEGIN = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 ACCOUNTS = Accounts()
-EVICTOR, SCHEDULER, PLANNER = ACCOUNTS.evictor, ACCOUNTS.scheduler, ACCOUNTS.planner
+EVICTOR, SCHEDULER = ACCOUNTS.evictor, ACCOUNTS.scheduler
 KUBELET, ADMIN = "makeway-dev-kwok", "makeway-dev-admin"
 NODE = "node-1"
 
@@ -85,7 +85,6 @@ class Recording:
         uid: str = "",
         daemon: bool = False,
         only_on: str = "",
-        grace_seconds: int | None = None,
         group: str = "",
         **metadata: Any,
     ) -> Self:
@@ -99,8 +98,6 @@ class Recording:
             "spec": {"priority": priority, **({"nodeName": node} if node else {})},
             "status": {},
         }
-        if grace_seconds is not None:
-            body["spec"]["terminationGracePeriodSeconds"] = grace_seconds
         if group:
             body["spec"]["schedulingGroup"] = {"podGroupName": group}
         if daemon:
@@ -181,12 +178,6 @@ class Recording:
         body = self._objects[name] = {**body, "metadata": metadata}
         request = {"preconditions": {"uid": uid, "resourceVersion": "1"}}
         return self._add(seconds, user, ("delete", "", name), request, body)
-
-    def evicted(self, name: str, seconds: float, user: str = EVICTOR) -> Self:
-        """A pod is evicted through the API that counts its disruption budget; the answer shows no pod."""
-        uid = self._objects[name]["metadata"]["uid"]
-        request = {"deleteOptions": {"preconditions": {"uid": uid, "resourceVersion": "1"}}}
-        return self._add(seconds, user, ("create", "eviction", name), request, {"metadata": {}})
 
     def removed(self, name: str, seconds: float) -> Self:
         """The kubelet says that a pod has ended."""

@@ -1,5 +1,4 @@
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -68,16 +67,6 @@ def test_programs_of_two_modules_are_built_by_one_command(go: Path) -> None:
     )
     assert together.endswith("/go.work")
     assert alone.startswith("install ")
-
-
-def test_parallel_starts_build_once(go: Path) -> None:
-    threads = [threading.Thread(target=ensure, args=([TOOL], SilentProgress())) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert len((go / "runs").read_text().splitlines()) == 1
 
 
 def test_a_failed_build_says_what_the_compiler_said_and_leaves_nothing(

@@ -9,7 +9,7 @@ from builders_keys import KEYS, PUBLIC_DATA
 from campaign.counted import Counted, Deaths, Preemptor
 from campaign.forging import Forger
 from campaign.injecting import rule_of
-from campaign.judging import answered, without
+from campaign.judging import answered
 from campaign.schedule import (
     API,
     CLOCK,
@@ -54,17 +54,6 @@ def test_injections_end_with_their_storm_and_a_process_suffers_one_thing_at_a_ti
         hurt = [one.target for one in within if one.kind in (KILL, STOP, LINE, CLOCK)]
         assert len(hurt) == len(set(hurt))
     assert all(rule_of(one) for one in schedule if one.kind == API)
-
-
-def test_what_was_forged_is_no_part_of_the_history_that_is_judged() -> None:
-    real, forged = order_of(1), order_of(2)
-    streams = Streams(orders=(stored(1, real), stored(2, forged)), outcomes=(stored(7, make_outcome(real)),))
-    answered = Streams(
-        orders=streams.orders, outcomes=(*streams.outcomes, stored(8, make_outcome(forged, result="refused")))
-    )
-
-    assert without(answered, {(Subjects().orders_stream, 2)}) == Streams(streams.orders[:1], streams.outcomes)
-    assert without(answered, {(Subjects().outcomes_stream, 7)}).outcomes == answered.outcomes[1:]
 
 
 def test_an_evictor_that_answers_a_forged_order_is_found_and_one_that_answers_its_replay_is_not() -> None:

@@ -2,22 +2,16 @@
 
 import io
 import os
-import random
-import re
 import subprocess
 import sys
-from collections.abc import Callable
-from datetime import timedelta
 
 import pytest
-from msgspec.structs import replace
 from rich.console import Console
 
-from builders_bus import NOW, make_decision, make_group_order, make_order, make_outcome, make_victim
-from makeway.bus.decisions import DecisionRecord, GroupDecision, RankedCandidate
+from builders_bus import NOW, make_group_order, make_victim
+from makeway.bus.decisions import DecisionRecord, GroupDecision
 from makeway.bus.plan import GroupPrice, MemberPlacement
 from makeway.cli.main import SUB_COMMANDS
-from makeway.core.comparison import LEAST_LOST_WORK
 from makeway.dev.demo.command import next_commands
 from makeway.dev.demo.narrator import Narrator
 from makeway.dev.demo.scenarios import SCENARIOS
@@ -76,55 +70,6 @@ def test_a_decision_about_a_group_tells_who_goes_from_which_node() -> None:
         "          node-2: 1 without evicting a pod",
         "          price: 2 victims, highest priority 100, 0 PDB violations",
     ]
-
-
-def test_a_preemption_is_told_in_the_order_of_its_causes_however_late_pods_are_seen() -> None:
-    order = replace(make_order(), decision_id="dec-1", created_at=NOW + timedelta(milliseconds=80))
-    planned = make_decision(decision_id="dec-1", preemptor=order.preemptor)
-    planned = replace(planned, at=NOW + timedelta(milliseconds=60))
-    outcome = replace(make_outcome(order), finished_at=NOW + timedelta(milliseconds=137))
-    at = NOW.timestamp()
-    tell: list[Callable[[Narrator], None]] = [
-        lambda narrator: narrator.bound(at + 0.120, order, "bound"),
-        lambda narrator: narrator.outcome(outcome),
-        lambda narrator: narrator.carried_out(at + 0.150, order, "leaves"),
-        lambda narrator: narrator.order(order),
-        lambda narrator: narrator.nominated(at + 0.090, order, "nominated"),
-        lambda narrator: narrator.decision(planned),
-    ]
-    source = random.Random(1)
-    for _ in range(20):
-        narrator, output = told()
-        narrator.begin(at, "created")
-        source.shuffle(tell)
-        for one in tell:
-            one(narrator)
-        narrator.timetable()
-        lines = [line.strip() for line in output.getvalue().splitlines()]
-
-        # The planner's and the evictor's words are of the time they say; a pod is seen later than it changes.
-        assert [line for line in lines if re.match(r"\d+ ms", line)] == [
-            "0 ms  created",
-            f"60 ms  {next(line for line in lines if 'planner:' in line)[7:]}",
-            "80 ms  nominated",
-            f"80 ms  {next(line for line in lines if 'committed' in line)[7:]}",
-            "137 ms  leaves",
-            "137 ms  outcome succeeded",
-            "137 ms  bound (seen at 120 ms)",
-        ]
-
-
-def test_a_decision_by_lost_work_tells_what_both_would_lose() -> None:
-    candidates = (
-        RankedCandidate("n1", (make_victim("a"),), decided_by=LEAST_LOST_WORK, lost_work_seconds=1),
-        RankedCandidate("n2", (make_victim("b"),), lost_work_seconds=9),
-    )
-    narrator, output = told()
-    narrator.begin(NOW.timestamp(), "created")
-    narrator.decision(make_decision(candidates=candidates))
-    narrator.timetable()
-
-    assert "before the next by least-lost-work, 1 s of work rather than 9 s" in output.getvalue()
 
 
 def test_what_is_best_run_next_are_commands_of_this_program() -> None:

@@ -10,7 +10,6 @@ from makeway.dev.binaries import ETCD, KUBE_SCHEDULER, MAKEWAY_SCHEDULER, Binary
 from makeway.dev.build import ensure
 from makeway.dev.demo.scenarios import EXTERNAL, MAIN, SCENARIOS, played_first
 from makeway.dev.downloads import INDEX, VARIABLE, NotFetchedError, file_name, fill, named_mirror
-from makeway.dev.errors import DevError
 from served import served_in_threads
 from unit.dev.test_build import TOOL, go
 
@@ -154,27 +153,6 @@ def test_an_index_that_is_not_the_named_one_is_not_used(mirror: tuple[Path, str]
 
 
 DIGEST = "#sha256=" + "0" * 64
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("http://127.0.0.1:1/#sha256=00", "no sha256= with 64 digits"),
-        (f"file:///etc{DIGEST}", "not http(s)://HOST/DIRECTORY"),
-        (f"http://::1:8000/programs{DIGEST}", "not http(s)://HOST/DIRECTORY"),
-        (f"http://[::1/programs{DIGEST}", "Invalid IPv6 URL"),
-    ],
-)
-def test_what_is_no_mirrors_address_ends_the_start_with_what_it_should_be(
-    go: Path, monkeypatch: pytest.MonkeyPatch, text: str, why: str
-) -> None:
-    monkeypatch.setenv(VARIABLE, text)
-
-    with pytest.raises(DevError, match=r"MAKEWAY_DOWNLOADS is .*It is URL#sha256=DIGEST") as raised:
-        ensure([TOOL], Told())
-
-    assert why in str(raised.value)
-    assert not (go / "runs").exists()
 
 
 @pytest.mark.parametrize(

@@ -70,41 +70,6 @@ def test_a_program_that_may_restart_is_started_again_and_a_stopped_one_not(proce
     assert process.pid is not None
 
 
-def test_a_program_that_ignores_sigterm_is_killed(processes: ProcessSet, tmp_path: Path) -> None:
-    sign = tmp_path / "deaf"
-    code = (
-        "import pathlib, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
-        f"pathlib.Path({str(sign)!r}).touch(); time.sleep(60)"
-    )
-    process = processes.start(python("deaf", code))
-    until(sign.exists)
-
-    process.stop()
-
-    assert process.exit_code == -signal.SIGKILL
-
-
-def test_what_others_are_served_by_ends_after_them(tmp_path: Path) -> None:
-    order = tmp_path / "order"
-    code = (
-        "import signal, sys, time\n"
-        "def end(*_):\n"
-        "    time.sleep(float(sys.argv[3])); open(sys.argv[1], 'a').write(sys.argv[2]); sys.exit()\n"
-        "signal.signal(signal.SIGTERM, end)\n"
-        "open(sys.argv[1] + sys.argv[2], 'w').close()\n"
-        "time.sleep(60)\n"
-    )
-    running = ProcessSet(tmp_path)
-    for name, takes in {"a": "0", "b": "1", "c": "0"}.items():
-        argv = (sys.executable, "-c", code, str(order), name, takes)
-        running.start(Program(name, argv, ready=lambda: "", stop_seconds=10.0, base=name == "a"))
-    until(lambda: all((tmp_path / f"order{name}").exists() for name in "abc"))
-
-    running.stop()
-
-    assert order.read_text() == "cba"
-
-
 def test_a_program_dies_with_the_process_that_owns_it(tmp_path: Path) -> None:
     script = (
         "import pathlib, sys, time\n"

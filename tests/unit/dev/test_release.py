@@ -2,7 +2,6 @@
 
 import fnmatch
 import io
-import json
 import re
 import subprocess
 import sys
@@ -70,33 +69,6 @@ def test_the_python_document_has_what_is_installed_and_nothing_of_development() 
     assert "numpy" not in {one.name for one in spdx.of_lock(LOCK, "makeway")}
     assert len(packages["numpy"].sha256) == 64
     assert all(needed in packages for one in packages.values() for needed in one.needs)
-
-
-def test_the_schedulers_document_has_the_hashes_of_go_sum() -> None:
-    sums = "example.com/A v1.0.0 h1:abc=\nexample.com/A v1.0.0/go.mod h1:def=\nexample.com/b v2.0.0 h1:ghi=\n"
-    root = spdx.Package("scheduler", "1", "pkg:github/a/b@v1")
-
-    packages = spdx.of_modules(root, [("example.com/A", "v1.0.0")], sums)
-
-    assert [one.name for one in packages] == ["scheduler", "example.com/A"]
-    assert packages[0].needs == ("example.com/A",)
-    assert packages[1].note == "go.sum: h1:abc="
-    assert packages[1].download == "https://proxy.golang.org/example.com/!a/@v/v1.0.0.zip"
-
-
-def test_a_document_is_spdx_and_its_ids_are_its_own() -> None:
-    packages = spdx.of_lock(LOCK, "makeway", ("services",))
-
-    document = json.loads(spdx.document("makeway-1", packages, EPOCH))
-
-    assert (document["spdxVersion"], document["dataLicense"]) == ("SPDX-2.3", "CC0-1.0")
-    assert document["creationInfo"]["created"] == "2026-09-21T14:13:20Z"
-    ids = [one["SPDXID"] for one in document["packages"]]
-    assert len(set(ids)) == len(packages)
-    assert not [one for one in ids if not re.fullmatch(r"SPDXRef-[A-Za-z0-9.-]+", one)]
-    related = document["relationships"]
-    assert {one["relatedSpdxElement"] for one in related} == set(ids)
-    assert related[0]["relationshipType"] == "DESCRIBES"
 
 
 def test_the_archive_of_krew_has_the_launcher_and_runs_on_the_standard_library(tmp_path: Path) -> None:
