@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from makeway.core.k8s.queue_labels import asked_for
 from makeway.core.queues.amounts import AmountError, parse_amount, resource_name, text_of
-from makeway.core.queues.placement import place
 from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.core.queues.usage import Usage
 from unit.core.queue_building import World, queue, tree
@@ -87,33 +86,6 @@ BUILT = tree(
     queue("closed", queue("open", namespaces=()), queue("shut"), namespaces=("ops",)),
     queue("team-c", namespaces=("ops",)),
 )
-
-
-@pytest.mark.parametrize(
-    ("asked", "namespace", "path", "warning"),
-    [
-        ("root.team-a.web", "team-a", "root.team-a.web", ""),
-        ("root.team-a.web", "team-b", "root.default", "may not use"),
-        ("root.team-a", "team-a", "root.default", "queues below it"),
-        ("root.nowhere", "team-a", "root.default", "there is no queue"),
-        ("team-b", "team-b", "root.default", "there is no queue"),
-        ("root.closed.open", "team-b", "root.closed.open", ""),
-        ("root.closed.shut", "team-b", "root.default", "may not use"),
-        ("root.closed.shut", "ops", "root.closed.shut", ""),
-        ("", "team-b", "root.team-b", ""),
-        ("", "team-a", "root.default", ""),
-        ("", "team-c", "root.default", ""),
-        ("", "elsewhere", "root.default", ""),
-    ],
-)
-def test_a_pod_is_in_the_queue_it_names_else_its_namespaces_else_the_default(
-    asked: str, namespace: str, path: str, warning: str
-) -> None:
-    found = place(BUILT, asked, namespace)
-
-    assert found.queue.path == path
-    assert warning in found.warning
-    assert bool(found.warning) is bool(warning)
 
 
 def test_yunikorns_own_label_comes_first_and_an_empty_one_names_nothing() -> None:

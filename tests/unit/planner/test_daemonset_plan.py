@@ -124,10 +124,6 @@ def test_free_room_counts_so_that_one_small_pod_goes() -> None:
     ]
 
 
-def test_several_go_from_a_full_node() -> None:
-    assert victims(the(on_node(76, mixed_pods()), bound(25))) == {"5", "1", "2", "4"}
-
-
 def test_the_single_nearest_pod_goes_and_the_record_says_how_near() -> None:
     candidate = the(on_node(76, mixed_pods()), bound(5))
 
@@ -166,31 +162,11 @@ def test_a_resource_that_the_node_does_not_have_is_refused() -> None:
     assert [(near.node, near.missing) for near in refusal.nearest] == [(NODE, {"example.com/disk": 1})]
 
 
-def test_pods_of_higher_priority_stay() -> None:
-    refusal = why(on_node(76, mixed_pods()), bound(5, priority=1))
-
-    assert "0 of 10 pods are removable (kept: 10 by higher-priority)" in refusal.message
-
-
-def test_room_that_is_on_its_way_is_waited_for() -> None:
-    pods = [running(5, 5, 5, ends=20) if pod.uid == "5" else pod for pod in mixed_pods()]
-
-    candidate = the(on_node(76, pods), bound(5))
-
-    assert (victims(candidate), [one.pod.uid for one in candidate.awaited]) == (set(), ["5"])
-
-
 def test_room_that_is_long_on_its_way_is_waited_for_only_where_no_pod_may_go() -> None:
     pods = [running(5, 5, 5, ends=600), running(4, 5, 5)]
 
     assert victims(the(on_node(10, pods), bound(5))) == {"4"}
     assert victims(the(on_node(10, [*pods[:1], running(4, 5, 30)]), bound(5))) == set()
-
-
-def test_a_pod_that_should_have_left_long_ago_makes_no_room_and_does_not_go_again() -> None:
-    pods = [running(5, 5, 5, ends=-60) if pod.uid == "5" else pod for pod in mixed_pods()]
-
-    assert victims(the(on_node(76, pods), bound(5))) == {"4"}
 
 
 @pytest.mark.parametrize("priority", [10, 30])
@@ -392,19 +368,6 @@ def with_guarantee(cpu: int, *pods: PodRecord, policy: Policy = ON) -> Snapshot:
     return snapshot
 
 
-def test_a_queue_at_its_guarantee_is_exempt_though_its_pods_are_less_important() -> None:
-    pods = [in_queue("a0", "root.a"), in_queue("a1", "root.a"), in_queue("b0", "root.b", 5)]
-
-    candidate = the(with_guarantee(20, *pods), bound(10))
-
-    assert victims(candidate) == {"b0"}
-    assert [pod.pod.uid for pod in candidate.removable] == ["b0"]
-    assert {(one.pod.uid, one.verdict.rule) for one in candidate.exempt.pods} == {
-        ("a0", "queue-guaranteed"),
-        ("a1", "queue-guaranteed"),
-    }
-
-
 def test_victims_together_leave_their_queue_its_guarantee() -> None:
     pods = [in_queue(f"a{number}", "root.a") for number in range(3)]
 
@@ -448,17 +411,6 @@ def test_a_pod_whose_queue_is_at_its_maximum_takes_pods_of_that_queue_alone() ->
     assert victims(the(with_maximum(20, *pods), of_queue("root.a.deep", 10))) == {"b0"}
 
 
-def test_room_on_the_node_is_of_no_use_while_the_queue_is_full() -> None:
-    pods = [in_queue("a0", "root.a.deep", 5), in_queue("b0", "root.b")]
-
-    candidate = the(with_maximum(10, *pods, free=100), of_queue("root.a.deep", 5))
-
-    assert victims(candidate) == {"a0"}
-    assert [one.detail for one in candidate.victims] == [
-        "regular, gives cpu 10m of 5m in queue root.a needed; one of 1, at most 10"
-    ]
-
-
 def test_a_full_queue_without_pods_on_the_node_is_named_in_the_refusal() -> None:
     snapshot = with_maximum(10, in_queue("b0", "root.b"), free=100)
     snapshot.apply(
@@ -471,14 +423,6 @@ def test_a_full_queue_without_pods_on_the_node_is_named_in_the_refusal() -> None
     assert "(queue root.a at max: cpu 10m of 10m)" in refusal.message
     assert refusal.node_reasons == {"Queue root.a at max: cpu 10m of 10m": 1}
     assert refusal.depends_on == (("ConfigMap", "makeway-system", "makeway-queues"), ("Queue", "", "root.a"))
-
-
-def test_what_is_leaving_the_full_queue_is_room_in_it() -> None:
-    pods = [in_queue("a0", "root.a.deep", 5, ends=20), in_queue("b0", "root.b")]
-
-    candidate = the(with_maximum(10, *pods), of_queue("root.a.deep", 5))
-
-    assert (victims(candidate), [one.pod.uid for one in candidate.awaited]) == (set(), ["a0"])
 
 
 def leaving_elsewhere(ends: float, *pods: PodRecord, maximum: int = 20, free: int = 100) -> Snapshot:

@@ -13,7 +13,7 @@ from makeway.core.k8s.selector import compile_selector
 from makeway.core.policy.document import Policy, QueueRules
 from makeway.core.policy.facts import PodFacts
 from makeway.core.policy.rules import RECLAIM
-from makeway.core.queues.tree import PreemptionPolicy, QueueTree
+from makeway.core.queues.tree import QueueTree
 from makeway.planner.commit.removable import removable_pods
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
@@ -34,7 +34,7 @@ from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from narrowing import as_a
 from unit.core.queue_building import queue, tree
-from unit.planner.building import HIGH, LOW, MID, NOW, ask, make_class, make_node, make_pod, make_snapshot
+from unit.planner.building import HIGH, LOW, MID, NOW, ask, make_class, make_pod
 from unit.planner.caching import plan
 from unit.planner.test_plan_groups import group
 from unit.planner.test_queue_rules import pod, snapshot_of, victims
@@ -112,23 +112,6 @@ def test_what_others_have_taken_back_keeps_the_lender_at_its_guarantee() -> None
     assert len(names(plan(snapshot, ask(new, nodes=["n1"]), NOW))) == 1
     free = ask(pod("new", "root.a", size=400), nodes=["n1"], in_flight={"c0": "o", "c1": "o"})
     assert not names(plan(snapshot, free, NOW))
-
-
-def test_a_commit_is_held_to_the_same() -> None:
-    pods = borrowers()
-    snapshot = snapshot_of(TWO, *pods)
-    new, other = pod("new", "root.a", size=200), pod("other", "root.a", size=200)
-    snapshot.apply(PutPod(other))
-
-    def judged(asked: PodRecord, *named: PodRecord, nominated: tuple[str, ...] = ()) -> set[str]:
-        question = ask(asked, nominations=[(uid, "n2") for uid in nominated])
-        return {*removable_pods(snapshot, question, named, NOW)}
-
-    assert judged(new, *pods[:2]) == {"b0", "b1"}
-    assert judged(new, *pods[:2], nominated=("other",)) == set()
-    assert judged(new, *pods[:4]) == set()
-    assert judged(pod("new", "root.b"), pods[0]) == set()
-    assert {one.rule for one in removable_pods(snapshot, ask(new), pods[:1], NOW).values()} == {RECLAIM}
 
 
 def test_pods_of_namespaces_that_no_queue_holds_stay() -> None:
@@ -309,48 +292,3 @@ def test_a_refusal_depends_on_the_queues_where_they_take_back() -> None:
         refused = as_a(PlanRefusal, plan(snapshot, ask(pod("new", "root.a", size=400)), NOW))
 
         assert (source in refused.depends_on) == built.reclaim
-
-
-def yunikorn(guaranteed: int = 100, **policies: PreemptionPolicy) -> QueueTree:
-    """The queues of YuniKorn's TestFindEligiblePreemptionVictims, in its amounts."""
-    one = queue(
-        "parent1",
-        queue("leaf1", policy=policies.get("leaf1")),
-        guaranteed={"memory": 100},
-        maximum={"memory": 200},
-        policy=policies.get("parent1"),
-    )
-    other = queue(
-        "parent2",
-        queue("leaf2", policy=policies.get("leaf2")),
-        guaranteed={"memory": guaranteed},
-        maximum={"memory": 200},
-        policy=policies.get("parent2"),
-    )
-    return tree(one, other, reclaim=True)
-
-
-YUNIKORN: dict[str, tuple[QueueTree, int, bool]] = {
-    "two pods of the queue above its guarantee": (yunikorn(), 0, True),
-    "disabling preemption on the victims' queue": (yunikorn(leaf2="disabled"), 0, False),
-    "fencing parent1": (yunikorn(parent1="fence"), 0, False),
-    "fencing leaf1": (yunikorn(leaf1="fence"), 0, False),
-    "fencing parent2": (yunikorn(parent2="fence"), 0, True),
-    "fencing leaf2": (yunikorn(leaf2="fence"), 0, True),
-    "parent1 is full": (yunikorn(), 200, False),
-    "increasing what is guaranteed to parent2": (yunikorn(guaranteed=200), 0, False),
-}
-
-
-@pytest.mark.parametrize("case", YUNIKORN)
-def test_who_may_go_as_in_yunikorn(case: str) -> None:
-    built, used, expected = YUNIKORN[case]
-    pods = [pod(f"v{at}", "root.parent2.leaf2", "n1", size=100) for at in range(2)]
-    pods += [pod("mine", "root.parent1.leaf1", "n2", HIGH, used)] if used else []
-    snapshot = make_snapshot([make_node("n1", 200), make_node("n2", 200)], pods)
-    snapshot.apply(Adopt(built, "queues-1"))
-
-    found = plan(snapshot, ask(pod("ask", "root.parent1.leaf1", size=100), nodes=["n1"]), NOW)
-
-    assert bool(names(found)) == expected
-    assert len(names(found)) <= 1

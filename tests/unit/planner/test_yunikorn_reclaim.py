@@ -2,7 +2,7 @@
 
 `yunikorn_reclaim.json` was written down from its 32 tests (Apache-2.0, commit be3bb487), which are programs:
 25 cases of 23 of them; the file counts the other 9 by why not. Where either of two pods would do there, the
-one that started last is written down. Which pods fences allow as victims is in test_reclaim.py.
+one that started last is written down. Which pods fences allow as victims is in unit/core/test_reclaim.py.
 """
 
 from typing import Final
