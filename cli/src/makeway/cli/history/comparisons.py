@@ -20,7 +20,6 @@ from makeway.cli.ages import age
 from makeway.cli.history.rows import FOR, listed
 from makeway.cli.tables import Column
 from makeway.cli.text import safe
-from makeway.cli.units import compared_text, place_text
 from makeway.core.config.duration import as_text
 from makeway.core.k8s.times import api_time
 from makeway.core.text import counted
@@ -194,7 +193,7 @@ def cells(comparison: Comparison, now: datetime, *, wide: bool = False) -> tuple
     return (
         age(now - comparison.planned_at),
         api_time(comparison.planned_at),
-        safe(compared_text(comparison)),
+        safe(f"{comparison.preemptor.namespace}/{comparison.preemptor.name}"),
         _choice(comparison.default_preemption, wide=wide),
         _choice(comparison.makeway, wide=wide),
         comparison.result,
@@ -218,7 +217,7 @@ def _choice(choice: Choice | None, *, wide: bool) -> str:
         f"{choice.pdb_violations} PDB" if choice.pdb_violations else "",
         f"{counted(broken, 'group')} broken" if broken else "",
         counted(victims, "pod") if victims > 1 else "",
-        place_text(choice),
+        choice.node,
     ]
     return f"{', '.join(filter(None, parts))}: {listed(choice.victims, None if wide else _NAMED) or '-'}"
 

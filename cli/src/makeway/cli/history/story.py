@@ -183,17 +183,16 @@ def was_by_others(comparison: Comparison) -> bool:
 
 def preempted_row(comparison: Comparison) -> Row:
     """Put into a row what kube-scheduler's own preemption did, or another scheduler's."""
-    preemptor, theirs, group = comparison.preemptor, comparison.default_preemption, comparison.group
+    preemptor, theirs = comparison.preemptor, comparison.default_preemption
     return Row(
         at=comparison.planned_at,
-        kind="group" if group else "pod",
+        kind="pod",
         result="preempted",
         namespace=preemptor.namespace,
         name=preemptor.name,
         uid=preemptor.uid,
-        members=group.members if group else 0,
         queue=comparison.queue,
-        node=theirs.node if theirs and not group else "",
+        node=theirs.node if theirs else "",
         victims=theirs.victims if theirs else (),
         pdb_violations=theirs.pdb_violations if theirs else 0,
         reason=f"by {preemptor.scheduler_name}, not by makeway",

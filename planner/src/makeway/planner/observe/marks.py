@@ -2,8 +2,8 @@
 
 A mark (DisruptionTarget) says by which scheduler a pod was marked, and names no preemptor. It belongs to one
 of higher priority and of that scheduler that was planned for before: the first whose own plan removes that
-pod, else the last that has a member on that node, else the last. Each mark belongs to one plan at most, so
-sums over all of them are right however they were told apart. Pure state.
+pod, else the last. Each mark belongs to one plan at most, so sums over all of them are right however they
+were told apart. Pure state.
 """
 
 from __future__ import annotations
@@ -20,10 +20,7 @@ from makeway.core.comparison import BudgetKey, RemovedPod
 from makeway.planner.snapshot.records import PodRecord
 
 MOST_MARKS: Final = 10_000
-"""PlanMarks in one place that belong to no plan yet; they are kept for seconds."""
-
-ANYWHERE: Final = ""
-"""The place of a preemption whose victims may be on any node."""
+"""Marks on one node that belong to no plan yet; they are kept for seconds."""
 
 _NONE: Final[Set[str]] = frozenset()
 
@@ -46,12 +43,12 @@ class Evicted:
 class Expected:
     """A plan in mode `observe` whose counterpart is waited for.
 
-    `key`: its preemptor: a pod's UID, or a group's namespace/name. `victims`: UIDs of those that it removes,
-    by place: of a pod for each node that would do. `allowed`: what each budget allowed when it was made.
+    `uid`: of its preemptor. `victims`: UIDs of those that it removes, for each node that would do. `allowed`:
+    what each budget allowed when it was made.
     """
 
     decision_id: str
-    key: str
+    uid: str
     priority: int
     scheduler: str
     at: datetime
@@ -61,14 +58,14 @@ class Expected:
 
 @dataclass(slots=True)
 class WaitingPlan:
-    """A plan that waits. `begun`: the nodes of nominations before it, by UID of the member.
+    """A plan that waits. `begun`: the node of the nomination before it, empty where there was none.
 
     `over`: when its pod was bound, or gone; later marks are not for it. `first`, `last`: the least of them
     is of the first plan, and of the last.
     """
 
     expected: Expected
-    begun: Mapping[str, str] = field(default_factory=dict)
+    begun: str = ""
     over: datetime | None = None
     first: tuple[float, str] = field(init=False)
     last: tuple[float, str] = field(init=False)
@@ -107,24 +104,21 @@ class OpenMark:
         """Whether several may be."""
         return len(self.taking) + len(self.others) > 1
 
-    def owner(self, here: Set[str]) -> str:
-        """Return the preemptor it belongs to, empty for none; `here`: those with a member on its node."""
+    @property
+    def owner(self) -> str:
+        """UID of the preemptor it belongs to, empty for none."""
         plans = self.taking or self.others
-        if here:
-            for plan in plans:
-                if plan.expected.key in here:
-                    return plan.expected.key
-        return plans[0].expected.key if plans else ""
+        return plans[0].expected.uid if plans else ""
 
 
 class PlanMarks:
-    """The marks in one place that belong to no plan yet, and the plans that wait there.
+    """The marks on one node that belong to no plan yet, and the plans that wait there.
 
     A mark costs O(plans), a plan O(marks · log plans), the end of plans O(marks · plans) for all at once.
     """
 
-    def __init__(self, place: str) -> None:
-        self._place = place
+    def __init__(self, node: str) -> None:
+        self._node = node
         self._marks: dict[str, OpenMark] = {}
         self._plans: list[WaitingPlan] = []  # the last in front
 
@@ -142,7 +136,7 @@ class PlanMarks:
 
     def _compare(self, one: OpenMark, plan: WaitingPlan) -> None:
         if plan.may_be_behind(one.mark):
-            if one.mark.gone.uid in plan.expected.victims.get(self._place, _NONE):
+            if one.mark.gone.uid in plan.expected.victims.get(self._node, _NONE):
                 insort(one.taking, plan, key=_first)
             else:
                 insort(one.others, plan, key=_last)
@@ -162,25 +156,22 @@ class PlanMarks:
         for one in self._marks.values():
             self._compare(one, plan)
 
-    def end(self, keys: Collection[str]) -> None:
+    def end(self, uids: Collection[str]) -> None:
         """Forget the plans of preemptors, which wait here no longer."""
 
         def kept(plans: list[WaitingPlan]) -> list[WaitingPlan]:
-            return [plan for plan in plans if plan.expected.key not in keys]
+            return [plan for plan in plans if plan.expected.uid not in uids]
 
         self._plans = kept(self._plans)
         for one in self._marks.values():
             one.taking, one.others = kept(one.taking), kept(one.others)
 
-    def owned(self, nodes: Mapping[str, Set[str]]) -> dict[str, list[OpenMark]]:
-        """Return the marks of each preemptor; `nodes`: the preemptors that have a member on each node.
-
-        O(marks), and O(plans) for each mark on a node of members.
-        """
+    def owned(self) -> dict[str, list[OpenMark]]:
+        """Return the marks of each preemptor. O(marks)."""
         owned: defaultdict[str, list[OpenMark]] = defaultdict(list)
         for one in self._marks.values():
-            if key := one.owner(nodes.get(one.mark.pod.node, _NONE)):
-                owned[key].append(one)
+            if uid := one.owner:
+                owned[uid].append(one)
         return owned
 
     def unclaimed(self, *, by_any: bool = False) -> list[Evicted]:
