@@ -19,7 +19,6 @@ from makeway.core.k8s.objects import Pod
 from makeway.planner.offline.asking import as_asked, gated, request_about, unseen
 from makeway.planner.offline.counterfactuals import of_cluster as cluster_changes
 from makeway.planner.offline.counterfactuals import of_pod as pod_changes
-from makeway.planner.offline.counterfactuals import of_policy as policy_changes
 from makeway.planner.offline.counterfactuals.changes import Case, Finder
 from makeway.planner.offline.describing import described
 from makeway.planner.offline.results import Change, Counterfactual, Pending, SimulatedPod
@@ -38,7 +37,6 @@ FINDERS: Final[tuple[Finder, ...]] = (
     pod_changes.allowed,
     cluster_changes.more_disruptions,
     cluster_changes.more_of_queues,
-    policy_changes.other_policy,
     pod_changes.of_higher_priority,
     pod_changes.of_less,
     cluster_changes.uncordoned,

@@ -152,7 +152,6 @@ ChangeKind = Literal[
     "preemption-policy",
     "disruption-budget",
     "queue-max",
-    "policy",
     "priority",
     "request",
     "uncordon",
@@ -164,7 +163,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One thing that would have to be otherwise, in the terms of the object that says it.
 
     kind: what sort of thing. text: for a person.
-    object: what says it: `PodDisruptionBudget shop/web`, `queue root.ml`, `policy`, `pod`, `node n1`.
+    object: what says it: `PodDisruptionBudget shop/web`, `queue root.ml`, `pod`, `node n1`.
     field: which part of it. now, then: its value, and the nearest one that helps.
     """
 

@@ -10,13 +10,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from makeway.core.policy.document import Policy
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline.results import Change
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.unfiltered import PodVerdict, judge_pod
-from makeway.planner.snapshot.changes import Adopt, Enforce, PutBudget, PutNode
+from makeway.planner.snapshot.changes import Adopt, PutBudget, PutNode
 from makeway.planner.snapshot.records import NodeRecord
 from makeway.planner.snapshot.state import Snapshot
 
@@ -102,13 +101,6 @@ def least(values: Sequence[T], make: Callable[[T], Case]) -> tuple[T, Case] | No
         else:
             low = middle + 1
     return values[low], make(values[low])
-
-
-def with_policy(policy: Policy) -> Callable[[Snapshot], None]:
-    """Return what puts a policy in force."""
-    return lambda snapshot: snapshot.apply(
-        Enforce(policy, snapshot.exemptions.revision, snapshot.exemptions.source)
-    )
 
 
 def with_queues(tree: QueueTree) -> Callable[[Snapshot], None]:
