@@ -14,7 +14,6 @@ from makeway.planner.snapshot.records import NodeRecord
 APPLIED: Final = frozenset(
     {
         "DeviceClass",
-        "LimitRange",
         "Namespace",
         "PersistentVolume",
         "PersistentVolumeClaim",
