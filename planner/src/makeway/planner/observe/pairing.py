@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from makeway.core.k8s.objects import Pod
-from makeway.planner.observe.marks import Evicted, Expected, OpenMark, PlanMarks, WaitingPlan
+from makeway.planner.observe.marks import Evicted, Expected, OwnedMark, PlanMarks, WaitingPlan
 
 QUIET: Final = timedelta(seconds=3)
 """After the last sign of a preemption nothing more is expected of it. Its deletes go in parallel."""
@@ -85,7 +85,7 @@ class Pairing:
 
     `served`: whether one of makeway's own orders is for a preemptor.
 
-    A pod and a plan cost O(marks and plans of a node), a mark O(plans there); `due` and `unasked` O(all).
+    A pod costs O(marks · plans of its node), `due` and `unasked` that of all nodes; a plan and a mark O(1).
     """
 
     def __init__(self, *, served: Callable[[str], bool] = lambda _: False) -> None:
@@ -167,7 +167,7 @@ class Pairing:
     def withdrawn(self, uid: str, node: str) -> None:
         """Take in that a pod on a node lives on and is marked no more: it was evicted by no one."""
         if (marks := self._marks.get(node)) is not None:
-            marks.drop([uid])
+            marks.drop(uid)
 
     def due(self, now: datetime) -> list[ComparedPair]:
         """Return the pairs of which nothing more is expected, and forget marks that belong to no plan."""
@@ -250,7 +250,7 @@ class Pairing:
         if not here:
             del self._on_node[node]
         if node in self._marks:
-            self._marks[node].end([uid])
+            self._marks[node].end(uid)
 
     def _withdraw(self, uid: str) -> None:
         """Forget a pod, or keep it as long as a plan for it waits."""
@@ -269,15 +269,15 @@ class Pairing:
         one = self._nominees.get(waiting.expected.uid)
         return one.at if one is not None and one.node != waiting.begun else None
 
-    def _owned(self, nodes: Iterable[str]) -> Mapping[str, Sequence[OpenMark]]:
+    def _owned(self, nodes: Iterable[str]) -> Mapping[str, Sequence[OwnedMark]]:
         """Return the marks on some nodes that belong to each preemptor. O(marks)."""
-        owned: dict[str, list[OpenMark]] = {}
+        owned: dict[str, list[OwnedMark]] = {}
         for node in nodes:
             if node in self._marks:
                 owned |= self._marks[node].owned()
         return owned
 
-    def _close(self, uids: Collection[str], owned: Mapping[str, Sequence[OpenMark]]) -> list[ComparedPair]:
+    def _close(self, uids: Collection[str], owned: Mapping[str, Sequence[OwnedMark]]) -> list[ComparedPair]:
         """Return the pairs of preemptors, and wait for them no longer; their marks go with them."""
         pairs = [self._pair(self._open[uid], owned.get(uid, ())) for uid in uids]
         for pair in pairs:
@@ -287,16 +287,16 @@ class Pairing:
         return pairs
 
     def _end(self, uids: Collection[str]) -> None:
-        ended = frozenset(uids)
-        for node in {self._nominees[uid].node for uid in ended if uid in self._nominees}:
-            if node in self._marks:
-                self._marks[node].end(ended)
         for uid in uids:
             del self._open[uid]
-            if uid in self._nominees and self._nominees[uid].withdrawn:
+            if (one := self._nominees.get(uid)) is None:
+                continue
+            if one.node in self._marks:
+                self._marks[one.node].end(uid)
+            if one.withdrawn:
                 self._remove(uid)
 
-    def _pair(self, waiting: WaitingPlan, owned: Sequence[OpenMark]) -> ComparedPair:
+    def _pair(self, waiting: WaitingPlan, owned: Sequence[OwnedMark]) -> ComparedPair:
         uid, at = waiting.expected.uid, self._nominated_at(waiting)
         one = self._nominees.get(uid)
         marks = sorted((one.mark for one in owned), key=lambda mark: mark.gone.uid)
