@@ -192,9 +192,11 @@ func BenchmarkPotentialNodes(b *testing.B) {
 				lister := w.framework.SnapshotSharedLister().NodeInfos()
 				b.ReportAllocs()
 				for b.Loop() {
-					if _, _, err := ask.PotentialNodes(w.statuses, lister, true); err != nil {
+					all, err := lister.List()
+					if err != nil {
 						b.Fatal(err)
 					}
+					ask.PotentialOf(all, func(at int) bool { return w.statuses.Get(all[at].Node().Name).Code() == fwk.Unschedulable })
 				}
 			})
 		}
