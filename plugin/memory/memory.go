@@ -30,7 +30,7 @@ func New(clock clock.PassiveClock, find func(wire.PodRef) *v1.Pod) *Memory {
 
 // Forget drops what is known of a pod as a preemptor, or of a pod group: it is bound or gone.
 func (m *Memory) Forget(uid types.UID) {
-	m.Retries.forget(uid)
+	m.Retries.Forget(uid)
 	m.Reverted.Delete(uid)
 	m.Delays.forget(uid)
 }

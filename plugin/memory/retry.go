@@ -29,8 +29,6 @@ const (
 	// planUnavailableInitial and planUnavailableMax bound the wait after a plan that could not be had.
 	planUnavailableInitial = time.Second
 	PlanUnavailableMax     = 30 * time.Second
-	// turnLasts is how long a pod that was activated since an order has ended keeps its turn without coming to a cycle.
-	turnLasts = 10 * time.Second
 	// maxChanges is how many changes of objects are remembered, for refusals that were asked for before them.
 	maxChanges = 256
 )
@@ -59,25 +57,18 @@ type pendingRetry struct {
 	dependsOn     []wire.Dependency
 	due           bool // an object it depends on has changed
 	lastActivated time.Time
-	failures      int       // how often in a row no plan could be had
-	atOnce        bool      // its time counts however lately it was activated
-	turn          bool      // it is due, or was activated, since an order has ended
-	missed        time.Time // when it last had a turn and came to no cycle; zero where it has come to one since
+	failures      int  // how often in a row no plan could be had
+	atOnce        bool // its time counts however lately it was activated
+	turn          bool // it is due since an order has ended
 }
 
-// compare orders pods that wait for room: those first that did not miss a turn, or longer ago; then of higher priority, then older, then
-// by UID. Who misses a turn is in the scheduler's queue still, or cannot use one.
+// compare orders pods: of one priority those first that were activated never, or longest ago, then older, then by UID. So pods that are due
+// again and again do not keep younger ones from being tried at all.
 func (p *pendingRetry) compare(other *pendingRetry) int {
 	return cmp.Or(
-		p.missed.Compare(other.missed), cmp.Compare(other.priority, p.priority),
+		cmp.Compare(other.priority, p.priority), p.lastActivated.Compare(other.lastActivated),
 		p.created.Compare(other.created), strings.Compare(p.pod.UID, other.pod.UID),
 	)
-}
-
-// compareDue orders pods that are due: of one priority those first that were activated never, or longest ago. So pods that are due again
-// and again do not keep younger ones from being tried at all.
-func (p *pendingRetry) compareDue(other *pendingRetry) int {
-	return cmp.Or(cmp.Compare(other.priority, p.priority), p.lastActivated.Compare(other.lastActivated), p.compare(other))
 }
 
 // limited reports whether a pod waits for room in the limit of orders, and of which namespace one has to end; empty: any.
@@ -93,7 +84,9 @@ func (p *pendingRetry) limited() (namespace string, ok bool) {
 func (p *pendingRetry) again() bool { return p.failures > 0 || p.atOnce }
 
 // waitUntil has time alone help.
-func (p *pendingRetry) waitUntil(at time.Time) { p.at, p.dependsOn, p.due = at, nil, false }
+func (p *pendingRetry) waitUntil(at time.Time) {
+	p.at, p.dependsOn, p.due, p.turn = at, nil, false, false
+}
 
 // Retries remembers refused pods by UID and says when to try which again. It calls nothing of the
 // scheduler. Safe for concurrent use.
@@ -127,13 +120,13 @@ func (r *Retries) Now() Moment {
 // events can help.
 func (r *Retries) Refuse(pod wire.PodRef, asked Moment, at time.Time, dependsOn []wire.Dependency) {
 	if at.IsZero() && len(dependsOn) == 0 {
-		r.forget(types.UID(pod.UID))
+		r.Forget(types.UID(pod.UID))
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	entry := r.entry(pod)
-	entry.at, entry.dependsOn, entry.due, entry.failures, entry.atOnce = at, dependsOn, r.changedSince(asked, dependsOn), 0, false
+	entry.at, entry.dependsOn, entry.due, entry.turn, entry.failures, entry.atOnce = at, dependsOn, r.changedSince(asked, dependsOn), false, 0, false
 	r.shrink()
 }
 
@@ -225,19 +218,8 @@ func (r *Retries) entry(pod wire.PodRef) *pendingRetry {
 		}
 		r.pods[uid] = entry
 	}
-	entry.pod, entry.missed = pod, time.Time{}
+	entry.pod = pod
 	return entry
-}
-
-func (r *Retries) drop(uid types.UID) {
-	entry := r.pods[uid]
-	if entry == nil {
-		return
-	}
-	delete(r.pods, uid)
-	if entry.turn {
-		r.giveTurn("")
-	}
 }
 
 // shrink keeps as many pods as may be remembered: where one too many is, one of the namespace with the most goes, so
@@ -259,7 +241,7 @@ func (r *Retries) shrink() {
 			last = uid
 		}
 	}
-	r.drop(last)
+	delete(r.pods, last)
 }
 
 // after reports whether a pod is forgotten before another: one that an object alone helps, then one that has been activated,
@@ -283,21 +265,11 @@ func (p *pendingRetry) rank() int {
 	return 0
 }
 
-// Ordered drops a pod that an order makes room for: its turn is used.
-func (r *Retries) Ordered(uid types.UID) {
+// Forget drops a pod that an order makes room for, that is bound or gone, or that nothing but the cluster's own events can help.
+func (r *Retries) Forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if entry := r.pods[uid]; entry != nil {
-		entry.turn = false
-	}
-	r.drop(uid)
-}
-
-// forget drops a pod that is bound or gone, or that nothing but the cluster's own events can help.
-func (r *Retries) forget(uid types.UID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.drop(uid)
+	delete(r.pods, uid)
 }
 
 // Changed marks the pods that depend on an object; without a name, on any of the kind. O(pods).
@@ -326,7 +298,8 @@ func (r *Retries) OrderEnded(namespace string, carried bool) {
 }
 
 // giveTurn has the first pod that waits for room in the limit of orders be due, of those for which one of a namespace's orders,
-// or any, had to end. So no more are activated than there is room for. O(pods).
+// or any, had to end. So no more are activated than there is room for. Where it makes no use of that, the others wait for the next end of an
+// order, or for the times of their refusals. O(pods).
 func (r *Retries) giveTurn(namespace string) {
 	var first *pendingRetry
 	for _, entry := range r.pods {
@@ -343,28 +316,6 @@ func (r *Retries) giveTurn(namespace string) {
 	case r.Turns <- struct{}{}:
 	default:
 	}
-}
-
-// Tried takes in that a pod's cycle has ended without an order: its turn is the next one's, unless there was no room for any. Where
-// its namespace has its share, so have the others of that namespace. O(pods) where it had a turn, else O(1).
-func (r *Retries) Tried(uid types.UID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	entry := r.pods[uid]
-	if entry == nil || !entry.turn || entry.due {
-		return
-	}
-	entry.turn = false
-	namespace, waits := entry.limited()
-	if waits && namespace == "" {
-		return
-	}
-	for _, other := range r.pods {
-		if _, limited := other.limited(); waits && limited && !other.turn && other.pod.Namespace == namespace {
-			other.dependsOn = entry.dependsOn
-		}
-	}
-	r.giveTurn("")
 }
 
 func (r *Retries) mark(meant func(wire.Dependency) bool) {
@@ -386,39 +337,32 @@ func (r *Retries) markDue(meant func(wire.Dependency) bool) {
 	}
 }
 
-// Due takes the pods to activate now, at most so many, in the order of compareDue, each at most once an
+// Due takes the pods to activate now, at most so many, in the order of compare, each at most once an
 // interval. A pod stays remembered for the objects it depends on, or where it is tried again at once; its time is used up.
 // turns: those alone whose turn has come. O(pods + those due · log of them).
 func (r *Retries) Due(most int, turns bool) (pods []wire.PodRef) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
-	for _, entry := range r.pods {
-		if entry.turn && !entry.due && now.Sub(entry.lastActivated) >= turnLasts {
-			entry.missed = now
-			r.giveTurn("")
-			entry.turn = false
-		}
-	}
 	timeCame := func(entry *pendingRetry) bool { return !entry.at.IsZero() && !now.Before(entry.at) }
 	var due []*pendingRetry
 	for _, entry := range r.pods {
 		switch {
-		case turns && !(entry.turn && entry.due):
+		case turns && !entry.turn:
 		case !entry.due && !timeCame(entry):
 		case !entry.again() && !entry.turn && now.Sub(entry.lastActivated) < retryInterval:
 		default:
 			due = append(due, entry)
 		}
 	}
-	slices.SortFunc(due, (*pendingRetry).compareDue)
+	slices.SortFunc(due, (*pendingRetry).compare)
 	for _, entry := range due[:min(len(due), most)] {
 		if timeCame(entry) {
 			entry.at = time.Time{}
 		}
-		entry.due, entry.lastActivated = false, now
+		entry.due, entry.turn, entry.lastActivated = false, false, now
 		if !entry.again() && len(entry.dependsOn) == 0 {
-			r.drop(types.UID(entry.pod.UID))
+			delete(r.pods, types.UID(entry.pod.UID))
 		}
 		pods = append(pods, entry.pod)
 	}

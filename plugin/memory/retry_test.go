@@ -73,27 +73,6 @@ func TestPodsThatAreDueAgainAndAgainDoNotKeepAYoungerOneFromBeingTried(t *testin
 	}
 }
 
-func TestPodsThatComeToNoCycleDoNotPassATurnToAndFro(t *testing.T) {
-	now := testclock.NewFakePassiveClock(time.Now())
-	r, pod := retriesOf(now)
-	later := now.Now().Add(time.Hour)
-	heldA, heldB, young := pod("a", 1, 3), pod("a", 2, 3), pod("b", 3, 1)
-	for _, p := range []wire.PodRef{heldA, heldB, young} {
-		r.Refuse(p, r.Now(), later, limitOf(""))
-	}
-	r.OrderEnded("", false)
-
-	var turns []wire.PodRef
-	for range 3 {
-		turns = append(turns, r.Due(RetryBurst, false)...)
-		now.SetTime(now.Now().Add(turnLasts))
-	}
-
-	if want := []wire.PodRef{heldA, heldB, young}; !slices.Equal(turns, want) {
-		t.Errorf("turns of %v, not of %v", turns, want)
-	}
-}
-
 // limitOf is what a refusal for the limit of orders depends on; namespace: that of the orders that have to end.
 func limitOf(namespace string) []wire.Dependency {
 	return []wire.Dependency{{Kind: KindOrders, Namespace: namespace, Name: OrderLimit}}
@@ -117,7 +96,7 @@ func TestAsManyPodsAreTriedAsOrdersHaveEndedTheMostImportantFirst(t *testing.T) 
 	if due := r.Due(RetryBurst, true); !slices.Equal(due, []wire.PodRef{pod("b", 9, 2), pod("a", 0, 1)}) {
 		t.Errorf("due: %v", due)
 	}
-	r.Ordered("b9")
+	r.Forget("b9")
 	if due := r.Due(RetryBurst, false); len(due) != 0 {
 		t.Errorf("due though no more orders have ended: %v", due)
 	}
@@ -131,41 +110,20 @@ func TestAsManyPodsAreTriedAsOrdersHaveEndedTheMostImportantFirst(t *testing.T) 
 	}
 }
 
-func TestATurnThatIsNotUsedIsTheNextPods(t *testing.T) {
-	later := time.Now().Add(time.Hour)
-	for name, ends := range map[string]func(*Retries, wire.PodRef, *testclock.FakePassiveClock){
-		"it is bound or gone": func(r *Retries, p wire.PodRef, _ *testclock.FakePassiveClock) { r.forget(types.UID(p.UID)) },
-		"no room can be made for it": func(r *Retries, p wire.PodRef, _ *testclock.FakePassiveClock) {
-			r.Refuse(p, r.Now(), later, steadyClass)
-			r.Tried(types.UID(p.UID))
-		},
-		"nothing helps it": func(r *Retries, p wire.PodRef, _ *testclock.FakePassiveClock) {
-			r.Refuse(p, r.Now(), time.Time{}, nil)
-			r.Tried(types.UID(p.UID))
-		},
-		"it comes to no cycle": func(_ *Retries, _ wire.PodRef, now *testclock.FakePassiveClock) {
-			now.SetTime(now.Now().Add(turnLasts))
-		},
-		"its namespace has its share": func(r *Retries, p wire.PodRef, _ *testclock.FakePassiveClock) {
-			r.Refuse(p, r.Now(), later, limitOf("a"))
-			r.Tried(types.UID(p.UID))
-		},
-	} {
-		now := testclock.NewFakePassiveClock(time.Now())
-		r, pod := retriesOf(now)
-		first, second := pod("a", 1, 3), pod("b", 2, 1)
-		for _, p := range []wire.PodRef{first, second} {
-			r.Refuse(p, r.Now(), later, limitOf(""))
-		}
+func TestATurnThatIsNotUsedIsTheNextPodsWithTheNextOrderThatEnds(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Now())
+	r, pod := retriesOf(now)
+	first, second := pod("a", 1, 1), pod("b", 2, 1)
+	for _, p := range []wire.PodRef{first, second} {
+		r.Refuse(p, r.Now(), now.Now().Add(time.Hour), limitOf(""))
+	}
+	for _, want := range []wire.PodRef{first, second} {
+		now.SetTime(now.Now().Add(time.Second))
+
 		r.OrderEnded("", false)
-		if due := r.Due(RetryBurst, false); !slices.Equal(due, []wire.PodRef{first}) {
-			t.Fatalf("%s: due: %v", name, due)
-		}
 
-		ends(r, first, now)
-
-		if due := r.Due(RetryBurst, false); len(due) != 1 || due[0] != second {
-			t.Errorf("%s: due: %v", name, due)
+		if due := r.Due(RetryBurst, true); !slices.Equal(due, []wire.PodRef{want}) {
+			t.Errorf("due: %v, want %v", due, want)
 		}
 	}
 }
@@ -180,19 +138,22 @@ func TestPodsOfANamespaceThatHasItsShareWaitForItsOwnOrders(t *testing.T) {
 	r.Refuse(pod("b", 1, 1), r.Now(), later, limitOf(""))
 	r.OrderEnded("", false)
 	r.Due(RetryBurst, false)
-	r.Refuse(pod("a", 0, 3), r.Now(), later, limitOf("a"))
+	for i := range 3 {
+		r.Refuse(pod("a", i, 3), r.Now(), later, limitOf("a"))
+	}
 
-	r.Tried("a0")
+	r.OrderEnded("", false)
 
 	if due := r.Due(RetryBurst, false); !slices.Equal(due, []wire.PodRef{pod("b", 1, 1)}) {
 		t.Errorf("due: %v", due)
 	}
+	r.Forget("b1")
 	r.OrderEnded("c", false)
 	if due := r.Due(RetryBurst, false); len(due) != 0 {
 		t.Errorf("due for another namespace's order: %v", due)
 	}
 	r.OrderEnded("a", false)
-	if due := r.Due(RetryBurst, false); !slices.Equal(due, []wire.PodRef{pod("a", 0, 3)}) {
+	if due := r.Due(RetryBurst, false); !slices.Equal(due, []wire.PodRef{pod("a", 1, 3)}) {
 		t.Errorf("due: %v", due)
 	}
 }

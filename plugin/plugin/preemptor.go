@@ -386,12 +386,11 @@ type planID struct{ request, decision, offer string }
 // ordered notes that the pods are tried again for their nominations, and for nothing before.
 func (p *preemptor) ordered() {
 	for _, pod := range p.pods {
-		p.engine.memory.Retries.Ordered(pod.UID)
+		p.engine.memory.Retries.Forget(pod.UID)
 	}
 }
 
-// attempted notes how a cycle ended, so that its turn among the pods that wait for orders to end goes to the next, and the room in its
-// queue that it was activated for too. What the cycle noted of a pod that was bound or deleted meanwhile came after the informer had
+// attempted notes how a cycle ended, so that the room in its queue that it was activated for goes to the next. What the cycle noted of a pod that was bound or deleted meanwhile came after the informer had
 // told of that.
 func (p *preemptor) attempted(end preemptResult) {
 	e := p.engine
@@ -399,7 +398,6 @@ func (p *preemptor) attempted(end preemptResult) {
 	for _, pod := range p.pods {
 		if end.kind != endNominated { // else the order holds the place from now on
 			e.gate.Tried(pod.UID)
-			e.memory.Retries.Tried(pod.UID)
 		}
 	}
 	e.pending(p.one())

@@ -67,7 +67,7 @@ func TestARefusedPodIsDueWhenThePolicyThatItDependsOnChanges(t *testing.T) {
 		if due := retry.Due(memory.RetryBurst, false); len(due) != 1 {
 			t.Fatalf("due after change %d: %v", number, due)
 		}
-		retry.Ordered(types.UID(waiting.UID))
+		retry.Forget(types.UID(waiting.UID))
 		refuse()
 	}
 }
