@@ -45,7 +45,7 @@ type Removal struct {
 	Victims []types.UID // of this order
 	// Awaited are pods that leave anyway and whose room is needed, with the order that removes each; empty for one that is being deleted.
 	Awaited map[types.UID]string
-	// Remaining are victims, but for those apart, and awaited pods that have not left the scheduler's cache, with the time
+	// Remaining are victims and awaited pods that have not left the scheduler's cache, with the time
 	// at which the pod informer reported them deleted (zero where it has not).
 	Remaining map[types.UID]time.Time
 }

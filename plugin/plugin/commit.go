@@ -47,9 +47,7 @@ func (o *pendingOrder) entry(now time.Time) *orders.Order {
 	e.Enter(o.chosen.Places...)
 	for _, v := range o.chosen.Victims {
 		e.Victims = append(e.Victims, v.Pod.UID)
-		if !v.Apart {
-			e.Remaining[v.Pod.UID] = time.Time{}
-		}
+		e.Remaining[v.Pod.UID] = time.Time{}
 	}
 	for _, a := range o.chosen.Awaited {
 		e.Awaits(a.Pod.UID, a.OrderID)

@@ -214,7 +214,7 @@ func (a *groupAttempt) verify(ctx context.Context, plan *wire.GroupPlan) (*verif
 	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
 	v := verify.GroupVerifier{
 		Verifier: verify.Verifier{
-			Handle: a.handle, Pod: a.pods[0], Now: a.engine.clock.Now(), Remover: a.engine.inflight.Remover, Limited: slices.ContainsFunc(a.pods, a.engine.gate.HasMax),
+			Handle: a.handle, Pod: a.pods[0], Now: a.engine.clock.Now(), Remover: a.engine.inflight.Remover,
 		},
 		Cycle: a.cycle, Waiting: a.pods, MustPlace: int(a.group.MustPlace),
 	}

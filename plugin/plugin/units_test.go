@@ -47,16 +47,13 @@ func inZone(name string) *v1.Node {
 }
 
 func TestAPreemptorComesBackOnceItsNodeIsFreeOfAUnit(t *testing.T) {
-	for name, c := range map[string]struct {
-		affinity bool // what runs on another node keeps the pod from its own
-		waits    bool
-	}{
-		"pods of the unit on other nodes are not waited for": {},
-		"but where they keep it from its node":               {affinity: true, waits: true},
+	for name, affinity := range map[string]bool{
+		"pods of the unit on other nodes are waited for": false,
+		"also where they keep it from its node":          true,
 	} {
 		t.Run(name, func(t *testing.T) {
 			wrapper := pod("p", "", high, large)
-			if c.affinity {
+			if affinity {
 				wrapper = wrapper.PodAntiAffinityExists("app", "zone", st.PodAntiAffinityWithRequiredReq)
 			}
 			p, a, b := wrapper.Obj(), pod("a", "n1", low, large).Label("app", "g").Obj(), pod("b", "n2", low, large).Label("app", "g").Obj()
@@ -69,13 +66,11 @@ func TestAPreemptorComesBackOnceItsNodeIsFreeOfAUnit(t *testing.T) {
 
 			w.delete(a)
 
-			if c.waits {
-				time.Sleep(10 * orders.Settle)
-				if w.activator.of("p") != 0 {
-					t.Error("activated while a pod is there that keeps it from its node")
-				}
-				w.delete(b)
+			time.Sleep(10 * orders.Settle)
+			if w.activator.of("p") != 0 {
+				t.Error("activated while a pod of the unit is there")
 			}
+			w.delete(b)
 			w.eventually("the pod is activated", func() bool { return w.activator.of("p") == 1 })
 		})
 	}
@@ -93,8 +88,8 @@ func (s nowhereShy) Filter(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeInf
 
 func TestAGangComesBackOnceTheNodesOfItsMembersAreFreeOfAUnit(t *testing.T) {
 	for name, needed := range map[string]bool{
-		"pods of the unit on other nodes are not waited for": false,
-		"but where they keep a member from its node":         true,
+		"pods of the unit on other nodes are waited for": false,
+		"also where they keep a member from its node":    true,
 	} {
 		t.Run(name, func(t *testing.T) {
 			var c *gangCycle
@@ -128,13 +123,11 @@ func TestAGangComesBackOnceTheNodesOfItsMembersAreFreeOfAUnit(t *testing.T) {
 
 			w.delete(here)
 
-			if needed {
-				time.Sleep(10 * orders.Settle)
-				if w.activator.of("g1") != 0 {
-					t.Error("activated while a pod is there that keeps a member from its node")
-				}
-				w.delete(there)
+			time.Sleep(10 * orders.Settle)
+			if w.activator.of("g1") != 0 {
+				t.Error("activated while a pod of the unit is there")
 			}
+			w.delete(there)
 			w.eventually("the gang is activated", func() bool { return w.activator.of("g1") == 1 })
 			if w.groupGated(member) {
 				t.Error("it is held")

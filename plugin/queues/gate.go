@@ -6,7 +6,6 @@
 package queues
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -284,17 +283,6 @@ func (g *Gate) QueueOf(pod *v1.Pod) (path string, ok bool) {
 		return "", false
 	}
 	return tree.place(askedQueue(pod), pod.Namespace).path, true
-}
-
-// HasMax reports whether a max bounds the queue that a pod counts in, or one above it: else no pod that leaves lets it in.
-func (g *Gate) HasMax(pod *v1.Pod) bool {
-	tree := g.tree.Load()
-	if tree == nil {
-		return false
-	}
-	return slices.ContainsFunc(tree.place(askedQueue(pod), pod.Namespace).line, func(q *queue) bool {
-		return slices.ContainsFunc(q.max, func(most int64) bool { return most != unlimited })
-	})
 }
 
 // Decided is closed once it is known whether there are limits.

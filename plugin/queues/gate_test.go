@@ -138,22 +138,6 @@ func TestAFullQueueSaysWhatItIsShortOf(t *testing.T) {
 	}
 }
 
-func TestAPodHasAMaxWhereItsQueueOrOneAboveItHasOne(t *testing.T) {
-	free := pod("p", "", 0, nil).Obj()
-	if newGateWorld(t).gate.HasMax(free) {
-		t.Error("without queues")
-	}
-	w := limited(t, limit("root"), limit("root.ml", "cpu", 50000), limit("root.ml.a"), limit("root.web"))
-	for queue, want := range map[string]bool{"root.ml.a": true, "root.web": false} {
-		if got := w.gate.HasMax(in(queue, "p", 0, 0).Obj()); got != want {
-			t.Errorf("%s: %v", queue, got)
-		}
-	}
-	if w.gate.HasMax(free) {
-		t.Error("without a queue of its own")
-	}
-}
-
 func TestVictimsMayHelpWhereEnoughIsHeldByLowerPriorityInEveryFullQueue(t *testing.T) {
 	for name, test := range map[string]struct {
 		preemptor *st.PodWrapper

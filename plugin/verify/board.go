@@ -162,11 +162,6 @@ func (t *dryRun) settle(ctx context.Context, removed []*removal, until time.Time
 	if err != nil {
 		return false, err
 	}
-	if !t.Limited {
-		if err := t.markApart(ctx, going); err != nil {
-			return false, err
-		}
-	}
 	t.goes(result, going...)
 	for _, one := range t.members {
 		node, err := t.Nodes().Get(one.Node)
@@ -255,42 +250,6 @@ func (t *dryRun) beside(out *removal) (beside, others []minor.Assignment) {
 		}
 	}
 	return beside, others
-}
-
-// markApart marks victims on nodes where no member goes, where all members fit while these are still leaving: the preemptor does not wait
-// for them then. A wider domain may need them gone. O(such victims + members · filters); the trial is of no use afterwards.
-func (t *dryRun) markApart(ctx context.Context, going []*removal) error {
-	placed := sets.New[string]()
-	for _, one := range t.members {
-		placed.Insert(one.Node)
-	}
-	apart, marked := &removal{}, []*Victim{}
-	for _, out := range going {
-		for i := range out.victims {
-			if !placed.Has(out.nodes[i]) {
-				apart.infos, apart.nodes = append(apart.infos, out.infos[i]), append(apart.nodes, out.nodes[i])
-				marked = append(marked, &out.victims[i])
-			}
-		}
-	}
-	if len(marked) == 0 || ctx.Err() != nil {
-		return nil
-	}
-	if err := t.put(ctx, apart, t.members); err != nil {
-		return err
-	}
-	if rejected, err := t.fit(ctx, t.members); err != nil || rejected != nil {
-		return err
-	}
-	if t.known != nil {
-		if known, err := t.known(ctx); err != nil || !known {
-			return err
-		}
-	}
-	for _, one := range marked {
-		one.Apart = true
-	}
-	return nil
 }
 
 // cluster finds the pods of nodes; those of a node are entered when it is first looked at.

@@ -50,7 +50,6 @@ type Victim struct {
 	Violating bool   // its removal violates a PodDisruptionBudget
 	Unit      string // the group with which it is evicted whole or not at all
 	LostWork  int64  // what its eviction loses, in the planner's measure
-	Apart     bool   // on a node of no member, and the preemptor fits while it is still leaving there
 }
 
 // Awaited is a pod that leaves anyway: another order removes it, or it is terminating and has no orderID.

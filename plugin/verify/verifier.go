@@ -38,8 +38,6 @@ type Verifier struct {
 	Now    time.Time
 	// Remover is the order in flight that removes a pod, empty where none does. A planner's word alone makes no pod go.
 	Remover func(orderID string, uid types.UID) string
-	// Limited: the pod's queue, or one above it, has a max, which counts pods on all nodes until they have left.
-	Limited bool
 }
 
 // Verify returns the candidates that pass, best first, and why each other node that was judged does not.
