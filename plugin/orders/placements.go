@@ -1,8 +1,8 @@
 package orders
 
 import (
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,12 +17,12 @@ import (
 type Placements struct {
 	mu        sync.Mutex
 	known     map[types.UID]bool // every pod that the informer has, and whether it is bound
-	Nominated placementList
-	assumed   placementList
+	nominated map[types.UID]wire.Placement
+	assumed   map[types.UID]wire.Placement
 }
 
 func NewPlacements() *Placements {
-	return &Placements{known: map[types.UID]bool{}}
+	return &Placements{known: map[types.UID]bool{}, nominated: map[types.UID]wire.Placement{}, assumed: map[types.UID]wire.Placement{}}
 }
 
 // Observe takes in a pod as the informer shows it.
@@ -31,15 +31,15 @@ func (p *Placements) Observe(pod *v1.Pod) {
 	defer p.mu.Unlock()
 	p.known[pod.UID] = pod.Spec.NodeName != ""
 	if pod.Spec.NodeName != "" {
-		p.Nominated.remove(pod.UID)
-		p.assumed.remove(pod.UID)
+		delete(p.nominated, pod.UID)
+		delete(p.assumed, pod.UID)
 		return
 	}
 	if pod.Status.NominatedNodeName == "" {
-		p.Nominated.remove(pod.UID)
+		delete(p.nominated, pod.UID)
 		return
 	}
-	p.Nominated.put(PlacementOf(pod, pod.Status.NominatedNodeName))
+	p.nominated[pod.UID] = PlacementOf(pod, pod.Status.NominatedNodeName)
 }
 
 // Removed takes in that a pod was deleted.
@@ -47,8 +47,8 @@ func (p *Placements) Removed(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.known, uid)
-	p.Nominated.remove(uid)
-	p.assumed.remove(uid)
+	delete(p.nominated, uid)
+	delete(p.assumed, uid)
 }
 
 // Knows reports whether the informer has a pod, by UID: a pod made anew under the same name is another.
@@ -65,7 +65,7 @@ func (p *Placements) Pending(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	bound, known := p.known[uid]
-	_, assumed := p.assumed.Find(uid)
+	_, assumed := p.assumed[uid]
 	return known && !bound && !assumed
 }
 
@@ -73,55 +73,31 @@ func (p *Placements) Pending(uid types.UID) bool {
 func (p *Placements) Assume(pod *v1.Pod, node string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.assumed.put(PlacementOf(pod, node))
+	p.assumed[pod.UID] = PlacementOf(pod, node)
 }
 
 // Unassume notes that the scheduler has taken a placement back.
 func (p *Placements) Unassume(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.assumed.remove(uid)
+	delete(p.assumed, uid)
 }
 
-// Lists are the nominated and the assumed pods, ordered by UID. `also` are nominations that the API may
-// not show yet, which go before those that it shows. O(both lists), and each of `also` moves what follows it.
+// Lists are the nominated and the assumed pods, in no order. `also` are nominations that the API may not show yet, which go before those
+// that it shows. O(all lists).
 func (p *Placements) Lists(also []wire.Placement) (nominated, assumed []wire.Placement) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	merged := make(placementList, 0, len(p.Nominated)+len(also))
-	for _, place := range p.Nominated {
-		if _, placed := p.assumed.Find(types.UID(place.UID)); !placed {
-			merged = append(merged, place)
+	merged := make(map[types.UID]wire.Placement, len(p.nominated)+len(also))
+	for uid, place := range p.nominated {
+		if _, placed := p.assumed[uid]; !placed {
+			merged[uid] = place
 		}
 	}
 	for _, place := range also {
-		merged.put(place)
+		merged[types.UID(place.UID)] = place
 	}
-	return merged, slices.Clone(p.assumed)
-}
-
-// placementList is placements ordered by UID, one a pod. A change moves what follows, which for some hundreds of pods costs
-// less than putting a map in order for each request.
-type placementList []wire.Placement
-
-// Find returns where a pod is, or would be.
-func (p placementList) Find(uid types.UID) (at int, found bool) {
-	return slices.BinarySearchFunc(p, string(uid), func(place wire.Placement, uid string) int { return strings.Compare(place.UID, uid) })
-}
-
-func (p *placementList) put(place wire.Placement) {
-	at, found := p.Find(types.UID(place.UID))
-	if found {
-		(*p)[at] = place
-		return
-	}
-	*p = slices.Insert(*p, at, place)
-}
-
-func (p *placementList) remove(uid types.UID) {
-	if at, found := p.Find(uid); found {
-		*p = slices.Delete(*p, at, at+1)
-	}
+	return slices.Collect(maps.Values(merged)), slices.Collect(maps.Values(p.assumed))
 }
 
 func PlacementOf(pod *v1.Pod, node string) wire.Placement {

@@ -335,7 +335,7 @@ func TestAStandbyClearsNoNominationsOfAGang(t *testing.T) {
 			}}
 			w, _ := gangWorld(t, given, 3, 2, gangMember("g1"), gangMember("g2"))
 			w.show(gangMember("g1"), "n1")
-			w.eventually("the nomination shows", func() bool { _, shown := w.plugin.engine.placements.Nominated.Find("g1"); return shown })
+			w.eventually("the nomination shows", func() bool { shown, _ := w.plugin.engine.placements.Lists(nil); return len(shown) == 1 })
 			w.plugin.engine.leadership.Leads.Store(leads)
 			e := &orders.Order{OrderID: "ord-1", Preemptor: wire.PodRef{Namespace: "default", Name: "gang", UID: "gang-uid"}, CreatedAt: start, OpensAt: time.Now().Add(50 * time.Millisecond), Removal: orders.Removal{Awaited: map[types.UID]string{}, Remaining: map[types.UID]time.Time{}}}
 			e.Enter(wire.Placement{Namespace: "default", Name: "g1", UID: "g1", Node: "n1"})
