@@ -55,27 +55,6 @@ func (o *pendingOrder) entry(now time.Time) *orders.Order {
 	return e
 }
 
-// Of the size of a commit, in bytes.
-const (
-	commitRest  = 2 << 10 // at most, beside what grows with the order
-	commitNames = 80      // of the fields of a placement or a pod, and what parts them
-)
-
-// isCarried reports whether a message carries the commit. A nomination for another would hold room, again and again, and come to nothing.
-func (o *pendingOrder) isCarried() bool {
-	size := commitRest + len(o.offer)
-	for _, place := range o.chosen.Places {
-		size += len(place.Namespace) + len(place.Name) + len(place.UID) + len(place.Node) + len(place.NodeUID) + commitNames
-	}
-	for _, v := range o.chosen.Victims {
-		size += len(v.Pod.UID) + len(`"",`)
-	}
-	for _, a := range o.chosen.Awaited {
-		size += len(a.Pod.Namespace) + len(a.Pod.Name) + len(a.Pod.UID) + len(a.OrderID) + commitNames
-	}
-	return size <= wire.MaxBytes
-}
-
 // by names the preemptor in the Event of a victim, by UID alone: tenants do not learn each other's names.
 func (o *pendingOrder) by() string {
 	if o.group != nil {

@@ -369,9 +369,6 @@ func (p *preemptor) nominate(chosen *verify.Candidate, from planID) preemptResul
 		return preemptResult{kind: endNominated, message: fmt.Sprintf("%d members have room as planned, and no pod has to be evicted", len(chosen.Places))}
 	}
 	order := &pendingOrder{preemptor: p, planID: from, id: wire.NewOrderID(e.clock.Now()), chosen: chosen}
-	if !order.isCarried() {
-		return *p.later(endTooLarge, fmt.Sprintf("an order for %d members and %d victims is larger than a message of NATS", len(chosen.Places), len(chosen.Victims)))
-	}
 	p.ordered()
 	e.planner.Commits.Allow() // where the last orders were not stored, this one probes
 	e.inflight.Begin(order.entry(e.clock.Now()))
