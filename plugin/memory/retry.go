@@ -177,25 +177,6 @@ func (r *Retries) Unplanned(uid types.UID) int {
 	return 0
 }
 
-// Has reports whether a pod is remembered, or a group by it.
-func (r *Retries) Has(uid types.UID) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.pods[uid] != nil
-}
-
-// PassOn has what is remembered of a group by a member that is gone be remembered by another, unless that is remembered itself.
-func (r *Retries) PassOn(gone types.UID, to wire.PodRef) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	entry, uid := r.pods[gone], types.UID(to.UID)
-	if entry == nil || r.pods[uid] != nil {
-		return
-	}
-	delete(r.pods, gone)
-	entry.pod, r.pods[uid] = to, entry
-}
-
 // TryAt remembers a pod that is tried again at a time, however lately it was activated: its order is over, the planner is not asked before
 // that, or a verification goes on. None of these is a plan that could not be had.
 func (r *Retries) TryAt(pod wire.PodRef, at time.Time) {

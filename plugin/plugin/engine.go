@@ -221,7 +221,7 @@ func (e *engine) podChanged(pod *v1.Pod) {
 	e.planner.Seen.Take(ask.ResourcePods, pod)
 	e.placements.Observe(pod)
 	if pod.Spec.NodeName != "" {
-		e.ended(pod)
+		e.forget(pod.UID)
 		return
 	}
 	e.inflight.NominatedTo(pod.UID, pod.Status.NominatedNodeName, e.clock.Now())
@@ -231,27 +231,7 @@ func (e *engine) podDeleted(pod *v1.Pod) {
 	e.planner.Seen.Take(ask.ResourcePods, pod)
 	e.placements.Removed(pod.UID)
 	e.inflight.Deleted(pod.UID, e.clock.Now())
-	e.ended(pod)
-}
-
-// ended drops what is known of a pod as a preemptor that is bound or gone. Its group is tried again by another member that waits.
-func (e *engine) ended(pod *v1.Pod) {
-	e.passOn(pod)
 	e.forget(pod.UID)
-}
-
-// passOn has a group be tried again by another member that waits, where it was to be by one that is bound or gone.
-func (e *engine) passOn(pod *v1.Pod) {
-	group := minor.GroupName(pod)
-	if group == "" || !e.memory.Retries.Has(pod.UID) {
-		return
-	}
-	for _, other := range e.members(pod.Namespace, group) {
-		if other.UID != pod.UID && other.Spec.NodeName == "" {
-			e.memory.Retries.PassOn(pod.UID, orders.RefOf(other))
-			return
-		}
-	}
 }
 
 // members are the pods of a group. O(pods of the namespace).
@@ -323,7 +303,7 @@ func (e *engine) pending(ref wire.PodRef) *v1.Pod {
 	case pod == nil:
 		e.forget(types.UID(ref.UID))
 	case pod.Spec.NodeName != "":
-		e.ended(pod)
+		e.forget(pod.UID)
 	default:
 		return pod
 	}

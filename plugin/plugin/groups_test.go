@@ -28,7 +28,6 @@ import (
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/internal/pluginargs"
 	"makeway.dev/makeway/plugin/internal/telemetry"
-	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queues"
 	"makeway.dev/makeway/plugin/verify"
@@ -777,26 +776,6 @@ func TestARefusalWithoutANodeThatFailedIsNotFinal(t *testing.T) {
 // steadily refuses a gang until PriorityClass steady changes.
 func steadily(*wire.PlanRequest) (*wire.PlanReply, error) {
 	return &wire.PlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{Reason: "ForbiddenByPolicy", Message: "no", DependsOn: steadyClass}}, nil
-}
-
-func TestARefusedGangIsTriedAgainThoughItsFirstMemberWaitsNoMore(t *testing.T) {
-	for name, end := range ends {
-		t.Run(name, func(t *testing.T) {
-			g1, g2 := gangMember("g1"), gangMember("g2")
-			if minor.GroupName(g1) == "" {
-				t.Skip("this version of Kubernetes places no groups")
-			}
-			w, c := gangWorld(t, setup{}, 1, 1, g1, g2)
-			w.bus.group = steadily
-			w.gang(c)
-
-			end(w, g1)
-			w.eventually("it is remembered by another", func() bool { return w.plugin.engine.memory.Retries.Has("g2") })
-			w.plugin.engine.memory.Retries.Changed(memory.KindPriorityClass, "", "steady")
-
-			w.eventually("it is tried again", func() bool { return w.activator.of("g2") > 0 })
-		})
-	}
 }
 
 func TestALateAnswerHasAGangTriedAgainThoughItsFirstMemberWaitsNoMore(t *testing.T) {
