@@ -1,10 +1,7 @@
 package orders
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -139,24 +136,4 @@ func (f *InFlight) Count() int {
 		}
 	}
 	return n
-}
-
-// Unanswered are committed orders that were made before a time and whose end is not due yet, oldest first.
-func (f *InFlight) Unanswered(before, now time.Time) (orderIDs []string) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	var found []*Order
-	for _, e := range f.byPod {
-		// The last of GateSlack is left out: an evictor begins nothing after notAfter.
-		if e.Phase.stored() && e.CreatedAt.Before(before) && now.Before(e.OpensAt.Add(-GateSlack)) {
-			found = append(found, e)
-		}
-	}
-	slices.SortFunc(found, func(a, b *Order) int {
-		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.OrderID, b.OrderID))
-	})
-	for _, e := range found {
-		orderIDs = append(orderIDs, e.OrderID)
-	}
-	return orderIDs
 }

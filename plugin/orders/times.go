@@ -41,11 +41,6 @@ const (
 	TooLargeWait = 10 * time.Second
 	// AnswerFresh is how old an outcome may be to tell that evictors are at work.
 	AnswerFresh = time.Minute
-	// UnansweredAfter is how long an order may have no outcome before it is looked up. Most take well
-	// under a second.
-	UnansweredAfter = 3 * time.Second
-	// ReconcileEvery is the time between two rounds of that.
-	ReconcileEvery = 2 * time.Second
 )
 
 // StoredWithin is how long after it was asked for the order of so many pods may be stored.

@@ -245,8 +245,7 @@ func exported() ([]byte, error) {
 	for name, long := range map[string]time.Duration{
 		"answerFresh": AnswerFresh, "answeredWithin": AnsweredWithin, "earlyRetryDelay": earlyRetryDelay, "gateSlack": GateSlack,
 		"leavingHold": leavingHold, "leavingSlack": wire.LeavingSlack, "longestLeavingHold": longestLeavingHold,
-		"reconcileEvery": ReconcileEvery, "releasedLasts": releasedLasts, "revertWait": RevertWait, "settle": Settle, "shownWithin": shownWithin, "storedWithin": StoredWithin(1),
-		"unansweredAfter": UnansweredAfter,
+		"releasedLasts": releasedLasts, "revertWait": RevertWait, "settle": Settle, "shownWithin": shownWithin, "storedWithin": StoredWithin(1),
 	} {
 		times[name] = long.Seconds()
 	}

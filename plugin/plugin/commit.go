@@ -339,6 +339,17 @@ func (e *engine) mates(pod *v1.Pod) []*v1.Pod {
 	return e.members(pod.Namespace, group)
 }
 
+// membersLook is between two looks for the members of gangs.
+const membersLook = 2 * time.Second
+
+// runMembers looks for the members of gangs until the context ends.
+func (e *engine) runMembers(ctx context.Context) {
+	for ctx.Err() == nil {
+		goroutines.Sleep(ctx, membersLook)
+		e.lookForMembers(ctx, e.clock.Now())
+	}
+}
+
 // lookForMembers gives up the room of gangs that have had too few pods for a while, and tells so.
 func (e *engine) lookForMembers(ctx context.Context, now time.Time) {
 	for orderID, group := range e.inflight.ReleasedGroups() {

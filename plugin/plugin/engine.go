@@ -210,7 +210,7 @@ func (e *engine) start(ctx context.Context) error {
 		goroutines.KeepRunning(ctx, "commit", e.raiseEpoch)
 		goroutines.KeepRunning(ctx, "waker", e.runActivator)
 		goroutines.KeepRunning(ctx, "retry", e.runRetries)
-		goroutines.KeepRunning(ctx, "reconcile", e.runReconcile)
+		goroutines.KeepRunning(ctx, "members", e.runMembers)
 		e.follow(ctx)
 	})
 	return nil

@@ -391,7 +391,6 @@ type fakeBus struct {
 	commits  []*wire.CommitRequest
 	attempts int
 	epochs   int // counted up
-	lastErr  error
 	follows  []*follower
 	sent     func(ctx context.Context, what string) // told of each request and each commit
 }
@@ -537,9 +536,6 @@ func (b *fakeBus) last(subject string) (natsbus.Record, bool) {
 func (b *fakeBus) Last(_ context.Context, _, subject string) (natsbus.Record, bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.lastErr != nil {
-		return natsbus.Record{}, false, b.lastErr
-	}
 	r, found := b.last(subject)
 	return r, found, nil
 }

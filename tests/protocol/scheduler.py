@@ -138,7 +138,6 @@ class Scheduler:
             self.leading.run(self._lost),
             self._cycles(),
             self._activator(),
-            self._reconcile_forever(),
             self._follow_orders(),
             self._follow_outcomes(),
         ):
@@ -748,29 +747,3 @@ class Scheduler:
         self.inflight.happened(activation.order_id, "reverted")
         for uid in activation.places:
             self._activate(uid)
-
-    async def _reconcile_forever(self) -> None:
-        while True:
-            await self.process.sleep(self.seconds["reconcileEvery"])
-            now = self.now()
-            unanswered = sorted(
-                (
-                    entry
-                    for entry in self.inflight.by_pod.values()
-                    if entry.phase in ("committed", "orphanCommitted")
-                    and entry.created_at < now - self.seconds["unansweredAfter"]
-                    and now < entry.opens_at - self.seconds["gateSlack"]
-                ),
-                key=lambda entry: (entry.created_at, entry.order_id),
-            )
-            try:
-                for entry in unanswered:
-                    await self._read_outcome(entry)
-            except BusError:
-                continue
-
-    async def _read_outcome(self, entry: Entry) -> None:
-        """Apply the outcome where there is one; a lost order the planner stores again."""
-        outcome = await self._last(SUBJECTS.outcomes_stream, SUBJECTS.outcome(entry.order_id))
-        if outcome is not None:
-            self._take_outcome(outcome.data)

@@ -13,7 +13,7 @@ import (
 )
 
 var panicsTotal = telemetry.CounterVec("makeway_scheduler_panics_total",
-	"Panics recovered, by where: pre_enqueue, pre_filter, filter, add_pod, remove_pod, sign_pod, post_filter, plan_ahead, observe, reserve, unreserve, informer, commit, waker, gate, queue_conditions, retry, reconcile, follow, control, brake, status.", "where")
+	"Panics recovered, by where: pre_enqueue, pre_filter, filter, add_pod, remove_pod, sign_pod, post_filter, plan_ahead, observe, reserve, unreserve, informer, commit, waker, gate, queue_conditions, retry, members, follow, control, brake, status.", "where")
 
 // RecoverPanic is deferred at every entry point and in every goroutine, so that no panic of the plugin can
 // end the scheduler. It counts and logs the panic with its stack, then calls onPanic, where the
