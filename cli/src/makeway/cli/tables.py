@@ -1,6 +1,6 @@
 """Tables as kubectl prints them, made to fit a terminal without folding a line. Pure.
 
-Where a table is too wide, its ids are written as far as it takes to tell them apart, its texts are cut, and
+Where a table is too wide, its ids are cut to what tells when they were made, its texts are cut, and
 columns are left out by their rank. Names, numbers and times are never cut: a table that is still too wide is
 printed as it is.
 """
@@ -8,7 +8,7 @@ printed as it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from rich.cells import cell_len, set_cell_size
@@ -21,8 +21,6 @@ SHORT_ID: Final = 16
 
 _NARROWEST: Final = 11
 _CUT: Final = "…"
-_STEP: Final = 3
-"""By how many characters the end of texts grows that look alike where they are cut."""
 
 
 @dataclass(frozen=True)
@@ -81,64 +79,41 @@ def table(
 def _fitted(
     columns: list[Column], cells: list[list[str]], width: int
 ) -> tuple[list[Column], list[list[str]]]:
-    """Make it fit, as far as that can be done."""
-    if _total(columns, cells) <= width:
+    """Make it fit as far as can be: cut ids, leave out columns, then cut texts, the widest first."""
+    if _total(map(_size, columns, cells)) <= width:
         return columns, cells
     cells = [
-        _short_ids(one) if column.kind == "id" else one for column, one in zip(columns, cells, strict=True)
+        [cell[:SHORT_ID] for cell in one] if column.kind == "id" else one
+        for column, one in zip(columns, cells, strict=True)
     ]
-    least = [_least(column, one, column.least) for column, one in zip(columns, cells, strict=True)]
-    while sum(least) + GAP * (len(least) - 1) > width:
-        ranked = [(column.rank, number) for number, column in enumerate(columns) if column.rank]
-        if not ranked:
+    least = list(map(_least, columns, cells))
+    ranked = sorted((column.rank, number) for number, column in enumerate(columns) if column.rank)
+    gone: set[int] = set()
+    while ranked and _total(size for number, size in enumerate(least) if number not in gone) > width:
+        gone.add(ranked.pop(0)[1])
+    kept = [number for number in range(len(columns)) if number not in gone]
+    sizes = {number: _size(columns[number], cells[number]) for number in kept}
+    if _total(least[number] for number in kept) > width:
+        least = [
+            _least(replace(column, least=_NARROWEST), one) for column, one in zip(columns, cells, strict=True)
+        ]
+    while _total(sizes.values()) > width:
+        slack = [number for number in kept if sizes[number] > least[number]]
+        if not slack:
             break
-        _, gone = min(ranked)
-        for one in (columns, cells, least):
-            del one[gone]
-    if sum(least) + GAP * (len(least) - 1) > width:
-        least = [_least(column, one, _NARROWEST) for column, one in zip(columns, cells, strict=True)]
-    return columns, _cut(columns, cells, least, width)
+        sizes[max(slack, key=sizes.__getitem__)] -= 1
+    return [columns[number] for number in kept], [
+        [_shortened(cell, sizes[number], columns[number].tail) for cell in cells[number]]
+        if columns[number].kind == "text"
+        else cells[number]
+        for number in kept
+    ]
 
 
-def _least(column: Column, cells: Sequence[str], least: int) -> int:
+def _least(column: Column, cells: Sequence[str]) -> int:
     """Return how narrow a column may become; only a text is cut."""
     size = _size(column, cells)
-    return min(size, max(least, cell_len(column.title))) if column.kind == "text" else size
-
-
-def _cut(columns: list[Column], cells: list[list[str]], least: list[int], width: int) -> list[list[str]]:
-    """Cut texts, the widest column first, until all fits or none can be narrower."""
-    sizes = [_size(column, one) for column, one in zip(columns, cells, strict=True)]
-    over = sum(sizes) + GAP * (len(sizes) - 1) - width
-    while over > 0:
-        slack = [size - low for size, low in zip(sizes, least, strict=True)]
-        if not any(slack):
-            break
-        widest = max(range(len(sizes)), key=lambda number: sizes[number] if slack[number] else 0)
-        others = [size for number, size in enumerate(sizes) if slack[number] and number != widest]
-        step = min(over, slack[widest], max(1, sizes[widest] - max(others, default=0)))
-        sizes[widest] -= step
-        over -= step
-    return [
-        _all_shortened(one, size, column.tail) if column.kind == "text" else one
-        for column, one, size in zip(columns, cells, sizes, strict=True)
-    ]
-
-
-def _all_shortened(cells: Sequence[str], size: int, tail: int) -> list[str]:
-    """Cut texts to so many cells, so that those that differ still do where one cut for all can do that.
-
-    tail: characters of the end that stay; where there are some, more stay if they tell texts apart.
-    """
-    best: list[str] = []
-    different = len(set(cells))
-    for end in range(tail, max(size, tail + 1), _STEP) if tail else (0,):
-        cut = [_shortened(cell, size, end) for cell in cells]
-        if not best or len(set(cut)) > len(set(best)):
-            best = cut
-        if len(set(best)) == different:
-            break
-    return best
+    return min(size, max(column.least, cell_len(column.title))) if column.kind == "text" else size
 
 
 def _shortened(text: str, size: int, tail: int) -> str:
@@ -149,18 +124,9 @@ def _shortened(text: str, size: int, tail: int) -> str:
     return set_cell_size(text, size - 1 - cell_len(end)).rstrip(" ,") + _CUT + end
 
 
-def _short_ids(cells: Sequence[str]) -> list[str]:
-    """Cut ids, one length for all, so that those that differ still do; `makeway` takes prefixes of ids."""
-    different = set(cells)
-    length = SHORT_ID
-    while len({cell[:length] for cell in different}) < len(different):
-        length += 1
-    return [cell[:length] for cell in cells]
-
-
-def _total(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> int:
-    sizes = [_size(column, one) for column, one in zip(columns, cells, strict=True)]
-    return sum(sizes) + GAP * (len(sizes) - 1)
+def _total(sizes: Iterable[int]) -> int:
+    found = list(sizes)
+    return sum(found) + GAP * (len(found) - 1)
 
 
 def _size(column: Column, cells: Sequence[str]) -> int:
