@@ -64,7 +64,7 @@ def test_bars_are_as_long_as_the_max_and_a_queue_without_one_has_none() -> None:
 
 def test_nodes_are_in_the_groups_of_a_label_and_pending_pods_come_by_priority() -> None:
     world = cluster(40)
-    grid = grid_of(world.snapshot, world.nominations, NOW)
+    grid = grid_of(world.snapshot, NOW)
 
     assert grid.label == ZONE
     assert grid.group_names == ("zone-a", "zone-b", "zone-c")
@@ -73,9 +73,9 @@ def test_nodes_are_in_the_groups_of_a_label_and_pending_pods_come_by_priority() 
     assert grid.marks[5] == 1
     assert grid.marks[7] == 2
     assert [pod.name for pod in grid.pending] == ["waiting-2", "waiting-1", "waiting-0"]
-    by_type = grid_of(world.snapshot, world.nominations, NOW, "node.kubernetes.io/instance-type")
+    by_type = grid_of(world.snapshot, NOW, "node.kubernetes.io/instance-type")
     assert by_type.group_names == ("c8.xlarge", "m8.large")
-    assert grid_of(world.snapshot, world.nominations, NOW, "no-such-label").label == ZONE
+    assert grid_of(world.snapshot, NOW, "no-such-label").label == ZONE
 
 
 def test_a_node_lists_its_least_important_pods_first() -> None:

@@ -102,7 +102,7 @@ class ClusterReader:
         world, grids = reading.world, reading.grids
         if label not in grids:
             found = await self._planned(
-                lambda: grid_of(world.snapshot, world.nominations, reading.at, label, tuple(world.warnings))
+                lambda: grid_of(world.snapshot, reading.at, label, tuple(world.warnings))
             )
             label = label if label in found.labels else ""
             grids[label] = found

@@ -10,7 +10,6 @@ from typing import Final
 
 import msgspec
 
-from makeway.bus.messages import Placement
 from makeway.cli.text import safe
 from makeway.core.k8s.resources import CPU, MEMORY
 from makeway.core.queues.amounts import text_of
@@ -20,7 +19,6 @@ from makeway.planner.snapshot.state import Snapshot
 MOST_NODES: Final = 10_000
 MOST_PENDING: Final = 500
 MOST_PODS: Final = 500
-_MOST_LABELS: Final = 12
 _MOST_LABEL_VALUES: Final = 100
 
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -33,18 +31,16 @@ _LABELS: Final = (
     "kubernetes.azure.com/agentpool",
     "karpenter.sh/nodepool",
     "node-role.kubernetes.io/control-plane",
-    "kubernetes.io/arch",
 )
 """Labels by which nodes are grouped, where some node has them; the first is the default."""
 
 
 class WaitingPod(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A pod without a node. `nominated`: the node on which room is made for it."""
+    """A pod without a node."""
 
     namespace: str
     name: str
     priority: int
-    nominated: str = ""
 
 
 class Grid(msgspec.Struct, frozen=True, rename="camel"):
@@ -94,17 +90,11 @@ class NodeView(msgspec.Struct, frozen=True, rename="camel"):
     pods_total: int
 
 
-def grid_of(
-    snapshot: Snapshot,
-    nominations: Mapping[str, Placement],
-    at: datetime,
-    label: str = "",
-    warnings: tuple[str, ...] = (),
-) -> Grid:
+def grid_of(snapshot: Snapshot, at: datetime, label: str = "", warnings: tuple[str, ...] = ()) -> Grid:
     """Return the grid. `label`: by which nodes are grouped; empty: the one that splits them best. O(pods)."""
     names = snapshot.node_names()[:MOST_NODES]
     labels = _labels(snapshot.nodes)
-    chosen = label if label in labels else next((one for one in labels if one != "kubernetes.io/arch"), "")
+    chosen = label if label in labels else next(iter(labels), "")
     values = [_value(snapshot.nodes[name], chosen) for name in names]
     group_names = sorted(set(values))
     places = {value: place for place, value in enumerate(group_names)}
@@ -127,7 +117,7 @@ def grid_of(
         pods=tuple(len(snapshot.slots[row]) for row in rows),
         marks=tuple(_marks(snapshot.nodes[name]) for name in names),
         nodes_total=snapshot.node_count,
-        pending=tuple(_pending(pod, nominations) for pod in first),
+        pending=tuple(WaitingPod(safe(pod.namespace), safe(pod.name), pod.priority) for pod in first),
         pending_total=len(pending),
         warnings=warnings[:20],
     )
@@ -161,7 +151,7 @@ def _labels(nodes: Mapping[str, NodeRecord]) -> tuple[str, ...]:
         values = {node.labels[label] for node in nodes.values() if label in node.labels}
         if values and len(values) <= _MOST_LABEL_VALUES:
             found.append(label)
-    return tuple(found[:_MOST_LABELS])
+    return tuple(found)
 
 
 def _value(node: NodeRecord, label: str) -> str:
@@ -183,16 +173,6 @@ def _shares(snapshot: Snapshot, rows: list[int], resource: str) -> tuple[int, ..
 def _marks(node: NodeRecord) -> int:
     tainted = any(one.effect in ("NoSchedule", "NoExecute") for one in node.taints)
     return int(node.unschedulable) + 2 * int(tainted)
-
-
-def _pending(pod: PodRecord, nominations: Mapping[str, Placement]) -> WaitingPod:
-    nominated = nominations.get(pod.uid)
-    return WaitingPod(
-        namespace=safe(pod.namespace),
-        name=safe(pod.name),
-        priority=pod.priority,
-        nominated=safe(nominated.node) if nominated is not None else "",
-    )
 
 
 def _pod(pod: PodRecord) -> PodOnNode:
