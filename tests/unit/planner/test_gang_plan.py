@@ -1,7 +1,6 @@
 """Plans for pod groups: where the members go, and who has to go for them."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -85,18 +84,6 @@ def grouped(snapshot: Snapshot, record: GroupRecord, pods: Iterable[PodRecord]) 
         snapshot.apply(PutPod(msgspec.structs.replace(one, group=record.key.name)))
 
 
-def test_one_large_pod_goes_rather_than_many_small_ones() -> None:
-    large = [make_pod(f"large{n}", f"a{n}", LOW, 500) for n in range(3)]
-    small = [make_pod(f"small{n}{i}", f"b{n}", LOW, 100) for n in range(3) for i in range(5)]
-    names = [*(f"a{n}" for n in range(3)), *(f"b{n}" for n in range(3))]
-    snapshot = make_snapshot(names, [*large, *small], policy=PLENTY)
-
-    found = planned(snapshot, gang(snapshot, 500, 2))
-
-    assert len(found.victims) == 2
-    assert victims(found) <= {"large0", "large1", "large2"}
-
-
 def of_two_sizes(snapshot: Snapshot, large: int, small: int) -> GangQuestion:
     """Ask for members of 200 and of 150: 200 + 150 + 150 fill a node, and 200 + 200 waste it."""
     pods = make_pod("large", "", HIGH, 200), make_pod("small", "", HIGH, 150)
@@ -142,13 +129,6 @@ def test_a_refusal_counts_the_room_of_pods_that_leave_much_later() -> None:
 
     assert (too_many.reason, too_many.placeable) == (NO_ROOM, 12)
     assert uncertain.reason == NOT_FOUND
-
-
-def test_pods_of_higher_priority_stay_where_lower_ones_do() -> None:
-    pods = [make_pod("important", "a", MID, 500), *(make_pod(f"p{n}", "b", LOW, 100) for n in range(5))]
-    snapshot = make_snapshot(["a", "b"], pods)
-
-    assert "important" not in victims(planned(snapshot, gang(snapshot, 250, 2)))
 
 
 def test_members_beyond_those_that_must_be_placed_come_only_where_they_cost_nothing() -> None:
@@ -277,19 +257,6 @@ def test_a_group_whose_pods_have_not_been_seen_is_not_planned_for() -> None:
     assert refused(snapshot, asked).reason == NOT_SEEN
 
 
-def test_several_classes_share_nodes() -> None:
-    snapshot = make_snapshot(["a", "b"], [make_pod(name, name, LOW, 500) for name in "ab"])
-    first = gang(snapshot, 400, 1)
-    small = make_pod("s", "", HIGH, 100)
-    snapshot.apply(PutPod(small))
-    both = replace(first, classes=(*first.classes, GangClass(ask(small), 1)), must_place=2)
-
-    found = planned(snapshot, both)
-
-    assert len(found.victims) == 1
-    assert found.placed == 2
-
-
 def test_the_order_of_terms_decides() -> None:
     pods = [make_pod("one", "a", MID, 500), *(make_pod(f"p{n}", "b", LOW, 100) for n in range(5))]
     snapshot = make_snapshot(["a", "b"], pods)
@@ -335,30 +302,6 @@ def members_of(snapshot: Snapshot, manifest: Any, count: int) -> GangQuestion:
     return GangQuestion("default/gang", (GangClass(asked, count),), count)
 
 
-@pytest.mark.parametrize(("key", "fits"), [(HOST, True), (ZONE, False)])
-def test_members_that_keep_apart_go_to_nodes_of_their_own(key: str, fits: bool) -> None:
-    labels = {"app": "gang"}
-    snapshot = cluster(*(node(name, zone="x") for name in "ab"), *(pod(f"p{name}", name) for name in "ab"))
-    manifest = pod("m", priority=100, labels=labels, affinity=anti_affinity(term(key, labels)))
-
-    found = plan_gang(snapshot, members_of(snapshot, manifest, 2), NOW)
-
-    assert isinstance(found, GangPlan) == fits
-    if isinstance(found, GangPlan):
-        assert nodes(found) == {"a": 1, "b": 1}
-
-
-def test_members_that_are_to_be_near_one_another_share_a_zone() -> None:
-    labels = {"app": "gang"}
-    made = [node(name, zone=name[0]) for name in ("x1", "x2", "y1")]
-    snapshot = cluster(*made, *(pod(f"p{one}", one) for one in ("x1", "x2", "y1")))
-    manifest = pod("m", priority=100, labels=labels, affinity=affinity(term(ZONE, labels)))
-
-    found = planned(snapshot, members_of(snapshot, manifest, 2))
-
-    assert {name[0] for name in nodes(found)} in ({"x"}, {"y"})
-
-
 def test_pods_that_members_are_to_be_near_go_where_others_of_them_stay() -> None:
     labels = {"app": "blue"}
     names = [f"n{number}" for number in range(20)]
@@ -385,18 +328,6 @@ def test_it_is_no_final_refusal_that_members_need_lower_pods_near_them() -> None
     assert found.reason == NOT_FOUND
 
 
-def test_members_spread_evenly_over_zones() -> None:
-    labels = {"app": "gang"}
-    made = [node(name, zone=name[0]) for name in ("x1", "x2", "y1", "y2")]
-    snapshot = cluster(*made)
-    manifest = pod("m", priority=100, labels=labels, topologySpreadConstraints=[spread(ZONE, labels)])
-
-    found = planned(snapshot, members_of(snapshot, manifest, 4))
-
-    zones = [name[0] for name, count in nodes(found).items() for _ in range(count)]
-    assert zones.count("x") == zones.count("y") == 2
-
-
 def hosts_with(pods: dict[str, int], **more: Any) -> tuple[Snapshot, GangQuestion]:
     """Return nodes a and b with pods that a spread counts, and a gang of two such pods for node a alone."""
     labels = {"app": "gang"}
@@ -419,12 +350,6 @@ def test_a_pod_goes_that_leaves_no_even_spread_for_all_members() -> None:
 
     assert nodes(found) == {"a": 2}
     assert victims(found) == {"pa"}
-
-
-def test_a_pod_of_another_domain_stays_where_the_spread_does_not_need_it_gone() -> None:
-    snapshot, asked = hosts_with({"a": 10, "b": 5})
-
-    assert victims(planned(snapshot, asked)) == {"pa"}
 
 
 def test_a_pod_that_may_not_go_leaves_no_even_spread_for_all_members() -> None:

@@ -7,7 +7,6 @@ import pytest
 from makeway.bus.messages import Placement
 from makeway.planner.plan.constraints import counting, layers
 from makeway.planner.plan.constraints.tally import Allowance, Tallies
-from makeway.planner.plan.refusal import text as diagnosis
 from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.changes import PutClaim, PutNode, PutPod, RemovePod
 from makeway.planner.snapshot.records import node_record, pod_record
@@ -39,12 +38,6 @@ def preemptor(**more: Any) -> Any:
 # ------------------------------------------------------------------------------------------ host ports
 
 
-def test_only_the_pod_that_holds_the_port_has_to_go() -> None:
-    snapshot = cluster(node("a"), pod("holder", "a", ports=PORT_80), pod("other", "a"))
-
-    assert choices(planned(snapshot, question(preemptor(ports=PORT_80)))) == [("a", {"holder"})]
-
-
 @pytest.mark.parametrize(
     ("taken", "wanted", "in_the_way"),
     [
@@ -65,15 +58,6 @@ def test_ports_conflict_on_one_address_or_on_all(
 
     assert bool(plan.candidates) == in_the_way
     assert bool(plan.unmodelled) != in_the_way
-
-
-def test_a_port_held_by_a_more_important_pod_cannot_be_had() -> None:
-    snapshot = cluster(node("a"), pod("holder", "a", priority=200, ports=PORT_80), pod("low", "a"))
-
-    refusal = refused(snapshot, question(preemptor(ports=PORT_80)))
-
-    assert refusal.reason == diagnosis.NO_ROOM
-    assert refusal.node_reasons == {layers.PORT_TAKEN: 1}
 
 
 def test_a_port_that_a_nominated_pod_will_take_cannot_be_had() -> None:
@@ -98,14 +82,6 @@ def test_a_port_whose_holder_another_order_removes_is_awaited() -> None:
 
 
 # --------------------------------------------------------------------------------------- anti-affinity
-
-
-def test_a_pod_that_the_preemptor_cannot_stand_has_to_go() -> None:
-    snapshot = cluster(node("a"), pod("web", "a", labels=WEB), pod("db", "a", labels=DB))
-
-    plan = planned(snapshot, question(preemptor(affinity=anti_affinity(term(HOST, WEB)))))
-
-    assert choices(plan) == [("a", {"web"})]
 
 
 def test_a_pod_that_cannot_stand_the_preemptor_has_to_go() -> None:
@@ -179,33 +155,7 @@ def test_a_node_is_no_candidate_where_the_company_it_needs_would_go() -> None:
     assert choices(plan) == [("b", {"low"})]
 
 
-def test_the_first_of_a_series_needs_no_company() -> None:
-    snapshot = cluster(node("a"), pod("old", "a", labels=WEB, cpu="4"))
-
-    plan = planned(snapshot, question(preemptor(labels=WEB, affinity=affinity(term(HOST, WEB)))))
-
-    assert choices(plan) == [("a", {"old"})]
-
-
 # ---------------------------------------------------------------------------------------------- spread
-
-
-def test_spread_over_zones_and_nodes_takes_only_pods_where_that_helps() -> None:
-    snapshot = cluster(
-        node("a", zone="1"),
-        node("b", zone="1"),
-        node("x", zone="2"),
-        pod("a-mid", "a", priority=50, labels=WEB),
-        pod("a-low", "a", labels=WEB),
-        pod("b-low", "b", labels=WEB),
-        pod("x-1", "x", priority=100, labels=WEB),
-        pod("x-2", "x", priority=100, labels=WEB),
-    )
-    constraints = [spread(ZONE, WEB), spread(HOST, WEB)]
-
-    plan = planned(snapshot, question(preemptor(labels=WEB, topologySpreadConstraints=constraints)))
-
-    assert sorted(choices(plan)) == [("a", {"a-low"}), ("b", {"b-low"})]
 
 
 def test_too_few_domains_leave_no_slack() -> None:
