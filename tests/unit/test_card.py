@@ -138,20 +138,3 @@ def test_completing_a_command_does_not_load_the_client() -> None:
 
     assert "mode" in printed
     assert "kubernetes_asyncio" not in packages
-
-
-def test_what_asks_the_api_server_loads_the_client(tmp_path: Path) -> None:
-    config = tmp_path / "kubeconfig"
-    config.write_text(
-        json.dumps(
-            {
-                "current-context": "c",
-                "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
-                "contexts": [{"name": "c", "context": {"cluster": "c"}}],
-            }
-        )
-    )
-
-    _, packages = loaded("mode", "--kubeconfig", str(config))
-
-    assert "kubernetes_asyncio" in packages

