@@ -1,7 +1,6 @@
 """An extender's filter rejects the only node: little is evicted for the pod, and it says why."""
 
 import asyncio
-import dataclasses
 import json
 
 import pytest
@@ -13,15 +12,13 @@ from integration.preempting import settle, sized
 from integration.space import Space, open_space
 from integration.test_preemption_loops import replica_set
 from integration.waiting import until_seen
-from makeway.dev.options import EXTENDED_RESOURCE, KWOK, NATS, SCHEDULER, ClusterOptions
+from makeway.dev.options import EXTENDED_RESOURCE, ClusterOptions
 from served import served_in_threads
 
 pytestmark = pytest.mark.wide
 
 SECONDS = 40
 """Less than the first pause, so that makeway tries no fourth time."""
-
-STOCK = ClusterOptions(components=frozenset({NATS, SCHEDULER, KWOK}), plugin=False)
 
 
 def rejects_urgent(path: str, body: bytes) -> tuple[int, bytes]:
@@ -72,14 +69,3 @@ async def test_a_pod_an_extender_rejects_costs_no_pods_without_end(private_clust
     assert 1 <= gone <= 3
     assert "room was made for this pod 3 times, the last time on node" in paused
     assert "the next try is at" in paused
-
-
-@pytest.mark.slow  # kube-scheduler's ways, which a new version may change
-@pytest.mark.timeout(400)
-async def test_kube_scheduler_alone_evicts_on_and_on(private_cluster: PrivateCluster) -> None:
-    """What the test above is beside."""
-    with served_in_threads(rejects_urgent) as url:
-        cluster = await private_cluster(dataclasses.replace(STOCK, extenders=(url,)))
-        gone, _ = await reject_the_only_node(cluster)
-
-    assert gone > 10

@@ -22,7 +22,6 @@ from integration.crashing import (
     ROLLING_BACK,
     SCHEDULING,
     assert_nothing_left_behind,
-    without_nats,
 )
 from integration.forbidding import UNDELETABLE, deletes_refused
 from integration.ganging import Gang, faulty_space, first_outcome, gang, groups_path, in_group
@@ -271,37 +270,6 @@ async def test_a_gangs_order_is_rolled_back_though_its_evictor_is_killed(space: 
         assert (await first_outcome(space, train)).result in ("failed", "cancelled")
         await assert_nothing_left_behind(space)
         assert await evicted(space) == set()
-
-
-@pytest.mark.wide
-@pytest.mark.parametrize(
-    "point",
-    _slow_but(
-        {"evictor.before-outcome"},
-        (
-            "planner.before-group-reply",
-            "scheduler.before-publish",
-            "scheduler.after-commit",
-            "evictor.order-received",
-            "evictor.barrier-passed",
-            "evictor.after-delete",
-            "evictor.before-outcome",
-        ),
-    ),
-)
-async def test_a_gang_gets_its_room_though_nats_is_killed(space: Space, point: str) -> None:
-    failpoints = Failpoints(space.cluster)
-    failpoints.arm(point, HOLD)
-    train = await gang(space)
-    await failpoints.fired(point)
-
-    async def go_on() -> None:
-        failpoints.let_go(point)
-        await asyncio.sleep(2)
-
-    await without_nats(space.cluster, "killed", go_on)
-
-    await until_all_run(space, train, seconds=2 * RECOVERY_SECONDS)
 
 
 # ------------------------------------------------------------------------------------- under the queue gate

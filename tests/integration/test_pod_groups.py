@@ -3,20 +3,19 @@
 The API server serves PodGroups; kube-scheduler itself takes no notice of them.
 """
 
-from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Literal, TypeAlias
 
 import pytest
 
-from integration.arming import HOLD, KILL, Crashes, Failpoints
+from integration.arming import KILL, Crashes
 from integration.asking import run
 from integration.builders import PodBuilder, make_node
 from integration.cluster import RunningCluster
 from integration.configuring import NO_LIMITS, put_queues
 from integration.crashing import RECOVERY_SECONDS
 from integration.forbidding import UNDELETABLE, deletes_refused
-from integration.ganging import groups_path, in_group, pod_group
+from integration.ganging import in_group, pod_group
 from integration.pod_groups import form
 from integration.preempting import (
     assert_only_ordered_pods_were_deleted,
@@ -80,12 +79,6 @@ async def tree(space: Space, name: str, mode: Mode, parent: str = "") -> None:
             },
         },
     )
-
-
-async def remove_group(space: Space, name: str) -> None:
-    """Delete a PodGroup, also where a controller keeps it for as long as it has pods."""
-    await space.api.request("DELETE", groups_path(space, name))
-    await space.merge(groups_path(space, name), {"metadata": {"finalizers": None}})
 
 
 def member(name: str, cpu: int, node: str, group_name: str = "train") -> PodBuilder:
@@ -162,10 +155,6 @@ async def test_a_group_of_mode_all_is_evicted_with_its_pods_on_other_nodes(space
 # ------------------------------------------------- what has changed between the plan and the first delete
 
 
-async def lose_group(space: Space) -> None:
-    await remove_group(space, "train")
-
-
 async def test_an_admission_policys_no_to_one_pod_keeps_the_whole_unit(space: Space) -> None:
     await train(space)
 
@@ -178,20 +167,6 @@ async def test_an_admission_policys_no_to_one_pod_keeps_the_whole_unit(space: Sp
         await assert_stays_pending(space, "urgent")
     assert by_evictors(space) == {}
     await until("no pod is marked", lambda: unmarked(space))
-
-
-async def test_a_group_deleted_after_its_first_pod_goes_whole(space: Space, failpoints: Failpoints) -> None:
-    await train(space)
-    failpoints.arm("evictor.after-delete", HOLD)
-
-    preemptor = await ordered(space, sized("urgent", "high", 500))
-    await failpoints.fired("evictor.after-delete")
-    await remove_group(space, "train")
-    failpoints.let_go("evictor.after-delete")
-
-    assert await space.until_bound("urgent") == "n1"
-    _, outcome = await outcome_of_order(space, preemptor)
-    assert {one.name: one.result for one in outcome.victims} == dict.fromkeys(MEMBERS, "deleted")
 
 
 @pytest.mark.parametrize(
@@ -210,30 +185,6 @@ async def test_a_unit_goes_whole_though_its_evictor_dies_in_the_middle(
     assert await space.until_bound("urgent", seconds=RECOVERY_SECONDS) == "n1"
     assert len(await space.bus.orders(preemptor.metadata.uid)) == 1
     await assert_only_ordered_pods_were_deleted(space, [preemptor])
-    assert set(by_evictors(space)) == set(MEMBERS)
-
-
-async def replaced(space: Space) -> None:
-    """Run a pod of the group elsewhere, as its controller does for one that was deleted."""
-    await space.add_nodes(make_node("n4").cpu("500m"))
-    await run_victims(space, member("a2", 50, "n4"))
-
-
-@pytest.mark.parametrize("change", [lose_group, pytest.param(replaced, marks=pytest.mark.wide)])
-async def test_a_unit_goes_whole_though_its_group_is_another_when_the_next_evictor_goes_on(
-    cluster: RunningCluster, space: Space, change: Callable[[Space], Awaitable[None]]
-) -> None:
-    await train(space)
-
-    async with Crashes(cluster, EVICTOR).at("evictor.after-delete", KILL) as crashed:
-        preemptor = await ordered(space, sized("urgent", "high", 500))
-        await crashed()
-        await change(space)
-
-    assert await space.until_bound("urgent", seconds=RECOVERY_SECONDS) == "n1"
-    _, outcome = await outcome_of_order(space, preemptor)
-    assert outcome.result == "succeeded"
-    assert len(await space.bus.orders(preemptor.metadata.uid)) == 1
     assert set(by_evictors(space)) == set(MEMBERS)
 
 

@@ -111,14 +111,6 @@ async def test_where_the_policy_has_changed_and_no_planner_has_told_it_no_pod_is
         assert (await space.pod("kept")) is not None
 
 
-async def test_kube_scheduler_alone_evicts_the_pod_that_the_policy_protects(plain_space: Space) -> None:
-    await kept_and_loose(plain_space)
-
-    await plain_space.create(sized("urgent", "high", 500))
-
-    assert await plain_space.until_bound("urgent") == "n1"
-
-
 def with_much_environment(pod: PodBuilder) -> PodBuilder:
     """Let a pod carry a mebibyte of environment."""
     large = [{"name": f"LARGE_{number}", "value": "x" * 100_000} for number in range(11)]

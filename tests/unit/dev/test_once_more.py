@@ -56,15 +56,6 @@ def test_a_test_that_fails_again_fails_the_run(tmp_path: Path) -> None:
     assert "==== FLAKY: test_some.py::test_flaky" in said
 
 
-def test_a_test_that_is_skipped_the_second_time_has_not_passed(tmp_path: Path) -> None:
-    code, said = run(
-        tmp_path, FLAKY.replace("mark.touch()", "known and pytest.skip('not here')\n    mark.touch()")
-    )
-
-    assert code == 1
-    assert "==== BROKEN: test_some.py::test_flaky" in said
-
-
 def test_more_failures_than_flakiness_explains_are_not_run_again(tmp_path: Path) -> None:
     several = "@pytest.mark.parametrize('n', range(6))\ndef test_flaky(n, "
     code, said = run(tmp_path, FLAKY.replace("def test_flaky(", several).replace('"mark"', "f'mark-{n}'"))

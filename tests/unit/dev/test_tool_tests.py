@@ -31,11 +31,6 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_all_are_run_where_there_is_no_repository(tmp_path: Path) -> None:
-    assert changed_paths(tmp_path) is None
-    assert are_due(None)
-
-
 def test_all_are_run_on_main_whatever_differs(checkout: Path) -> None:
     (checkout / "README.md").write_text("changed")
 
