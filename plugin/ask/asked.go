@@ -17,18 +17,21 @@ import (
 const (
 	// LeastWait is how long a cycle waits beyond the time that its filters took.
 	LeastWait = 10 * time.Millisecond
-	// CrowdedWait is how long a cycle waits at the least while answers that are kept go unused: so many pods wait for their turns that
-	// giving up costs all cycles of a round of the queue, and the plan is made anew.
+	// CrowdedWait is how long a cycle waits at the least while answers that are kept go unused, unless they take longer: so many pods
+	// wait for their turns that giving up costs all cycles of a round of the queue, and the plan is made anew.
 	CrowdedWait = 100 * time.Millisecond
-	// crowdedFor is how long that is so after an answer that was not used.
+	// crowdedFor is how long that is so after an answer that was not used in time.
 	crowdedFor = 30 * time.Second
+	// UsedWithin is how soon an answer that is kept is used where few pods wait for their turns; the planner pledges what it takes for
+	// as long.
+	UsedWithin = 5 * time.Second
 	// MostGroupWait is how long a cycle of a group waits however long its filters took.
 	MostGroupWait = time.Second
 	// AnsweredWithin is how long an answer may take, at the least, before it counts as lost.
 	AnsweredWithin = time.Second
-	// LateLasts is how long an answer is kept that came after its cycle: until each of a hundred pods has had its turn on a machine
-	// that is busy. The planner pledges what it takes for as long.
-	LateLasts = 5 * time.Second
+	// lateLasts is how long an answer is kept that came after its cycle: until each of a thousand pods has had its turn. Once it is
+	// pledged no more, another's order may take its room, which the filters and the planner's judgement of the commit find out.
+	lateLasts = 30 * time.Second
 )
 
 // ErrLate says that the answer has not come within the time that a cycle waits for it. It may come yet.
@@ -79,7 +82,8 @@ func (a *Asked) Await(ctx context.Context, patience time.Duration) (*wire.PlanRe
 // Late are questions whose cycles have ended before the answers came, by preemptor. An answer is of use to the preemptor's next cycle
 // where that asks of the same; the cycle verifies it as any other. Safe for concurrent use.
 type Late struct {
-	most int
+	Lasts time.Duration // that an answer is kept
+	most  int
 
 	mu      sync.Mutex
 	of      map[types.UID]lateOne
@@ -96,7 +100,7 @@ type lateOne struct {
 
 // NewLate keeps so many questions at most.
 func NewLate(most int) *Late {
-	return &Late{most: most, of: map[types.UID]lateOne{}}
+	return &Late{Lasts: lateLasts, most: most, of: map[types.UID]lateOne{}}
 }
 
 // Keep keeps a preemptor's question with the span of its attempt, and reports whether there is room for it. No namespace keeps more than it
@@ -168,7 +172,7 @@ func (l *Late) End(uid types.UID, asked *Asked) bool {
 	return true
 }
 
-// Unused notes that an answer is of no use: its preemptor's next cycle has not come in time, or too many are kept already.
+// Unused notes that an answer was not used in time: its preemptor's next cycle has not come, or too many are kept already.
 func (l *Late) Unused(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

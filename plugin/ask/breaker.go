@@ -34,6 +34,7 @@ type Breaker struct {
 	until    time.Time     // when the next probe is due
 	cheap    bool          // requests fail at once: they cost nothing
 	answered time.Time     // when the last answer came
+	takes    time.Duration // how long an answer takes, of late
 }
 
 // NewBreaker is closed. Its state is shown by a metric, where one is given.
@@ -82,6 +83,20 @@ func (b *Breaker) Succeeded() (wasOpen bool) {
 	b.become(telemetry.Closed)
 	b.failures, b.openFor, b.cheap, b.answered = 0, breakerFirstOpen, false, b.clock.Now()
 	return wasOpen
+}
+
+// Took takes in how long an answer took: an eighth of how long one takes of late.
+func (b *Breaker) Took(took time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.takes += (took - b.takes) / 8
+}
+
+// Takes is how long an answer takes of late.
+func (b *Breaker) Takes() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.takes
 }
 
 // Silent counts a question that was asked at a time and has no answer. It opens the breaker where no other was answered since.

@@ -107,6 +107,7 @@ func (c *Client) send(ctx context.Context, q inquiry) (*wire.PlanReply, error) {
 		return nil, err
 	}
 	q.breaker.Succeeded()
+	q.breaker.Took(time.Since(start))
 	return reply, nil
 }
 

@@ -207,7 +207,7 @@ func (p *preemptor) waitFor(breaker *ask.Breaker, about string, filters, most ti
 		return
 	}
 	p.patience = filters + p.engine.planner.Least
-	if p.engine.planner.Late.Crowded(p.engine.clock.Now()) {
+	if breaker.Takes() < ask.CrowdedWait && p.engine.planner.Late.Crowded(p.engine.clock.Now()) {
 		p.patience = max(p.patience, ask.CrowdedWait)
 	}
 	p.patience = min(p.patience, most)
@@ -261,7 +261,8 @@ func (p *preemptor) awaitReply(ctx context.Context, asked *ask.Asked, begin func
 // keep keeps a question for the preemptor's next cycle.
 func (p *preemptor) keep(asked *ask.Asked) {
 	if p.kept = p.engine.planner.Late.Keep(p.uid, p.one().Namespace, asked, p.about, p.span); !p.kept {
-		p.unused(lateDropped)
+		latePlans.WithLabelValues(lateDropped).Inc()
+		p.engine.planner.Late.Unused(p.engine.clock.Now())
 		p.engine.memory.Retries.PlanUnavailable(p.one(), time.Time{})
 		return
 	}
@@ -286,22 +287,19 @@ func (p *preemptor) follow(ctx context.Context, asked *ask.Asked) {
 	if !p.engine.planner.Late.Tell(p.uid, asked) {
 		return
 	}
-	for range ask.LateLasts / activationPause {
+	for waited := activationPause; waited <= p.engine.planner.Late.Lasts; waited += activationPause {
 		p.engine.activate(ctx, p.engine.pending(p.one()))
 		goroutines.Sleep(ctx, activationPause)
 		if p.engine.planner.Late.Of(p.uid) != asked {
 			return
 		}
+		if waited >= ask.UsedWithin {
+			p.engine.planner.Late.Unused(p.engine.clock.Now())
+		}
 	}
 	if p.engine.planner.Late.End(p.uid, asked) {
-		p.unused(lateExpired)
+		latePlans.WithLabelValues(lateExpired).Inc()
 	}
-}
-
-// unused counts an answer that came too late for its cycle and is used in no other.
-func (p *preemptor) unused(why string) {
-	latePlans.WithLabelValues(why).Inc()
-	p.engine.planner.Late.Unused(p.engine.clock.Now())
 }
 
 // notYet ends a cycle whose answer has not come in time. The pod's condition stays as it is: the next cycle says what has become of it.

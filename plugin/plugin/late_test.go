@@ -158,6 +158,7 @@ func TestASchedulerThatStartsAnewKnowsOfNoLateAnswer(t *testing.T) {
 
 func TestALateAnswerIsKeptForSecondsInWhichItsPodIsActivatedAgain(t *testing.T) {
 	w, p, answer := lateWorld(t, nil)
+	w.plugin.engine.planner.Late.Lasts = ask.UsedWithin
 	w.isLate(p)
 	close(answer)
 	w.eventually("it has come", func() bool { return w.activator.of(p.UID) == 1 })
@@ -165,6 +166,9 @@ func TestALateAnswerIsKeptForSecondsInWhichItsPodIsActivatedAgain(t *testing.T) 
 	w.eventually("it is dropped", func() bool { return w.plugin.engine.planner.Late.Of(p.UID) == nil })
 	if activated := w.activator.of(p.UID); activated < 3 {
 		t.Errorf("activated %d times", activated)
+	}
+	if !w.plugin.engine.planner.Late.Crowded(time.Now()) {
+		t.Error("it went unused, and cycles wait no longer")
 	}
 }
 
@@ -324,5 +328,9 @@ func TestCyclesWaitLongerWhileAnswersThatAreKeptGoUnused(t *testing.T) {
 	}
 	if w.plugin.engine.planner.Late.Crowded(time.Now().Add(time.Minute)) {
 		t.Error("it waits longer a minute after the last that went unused")
+	}
+	w.plugin.engine.planner.Pods.Took(time.Minute)
+	if slow := waits(); slow != least {
+		t.Errorf("it waits %s while answers take longer", slow)
 	}
 }
