@@ -1,4 +1,4 @@
-"""The reader of the GPU trace, what it refuses, and how two sides are compared."""
+"""The reader of the GPU trace, what it refuses, and what is planned and replayed on it."""
 
 from pathlib import Path
 
@@ -7,7 +7,6 @@ import pytest
 from bench.gpu_trace import files
 from bench.gpu_trace.cluster import NOW, Gang, question_of, world_of
 from bench.gpu_trace.files import TraceFileError, trace_file
-from bench.gpu_trace.outcome import Outcome, Row, broken_rule
 from bench.gpu_trace.replay import Cost, Job, Replay, Size
 from bench.gpu_trace.trace import TraceNode, TracePod, pods_of
 from makeway.planner.plan.gang.planner import plan_gang
@@ -34,10 +33,6 @@ def pod(name: str, gpus: int = 1, *, cpu: int = 100, priority: int = 0, memory: 
     return TracePod(name, cpu, memory, gpus, priority, 0)
 
 
-def row(mine: tuple[int, ...] | None, *theirs: tuple[int, ...] | None) -> Row:
-    return Row("16 x 8", "all", mine, (0.012, 0.011), theirs, (1.5, 2.5))
-
-
 def test_pods_are_read_by_creation_and_a_share_of_a_gpu_is_a_whole_one() -> None:
     assert pods_of(PODS.splitlines()) == (
         TracePod("early", 12_000, 16_384, 2, 2_000, 0),
@@ -51,42 +46,6 @@ def test_a_file_with_other_content_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(TraceFileError, match="has sha256"):
         trace_file(tmp_path, files.NODES, download=False)
-
-
-@pytest.mark.parametrize(
-    ("victims", "there", "broken"),
-    [
-        ({"p"}, {"a": 1}, "1 members of 2"),
-        ({"p"}, {"a": 2}, "node a has too little room"),
-        ({"p", "high"}, {"a": 2}, "victim high is not of lower priority"),
-        ({"p", "q"}, {"a": 2}, ""),
-    ],
-)
-def test_an_outcome_has_to_make_room_for_all(victims: set[str], there: dict[str, int], broken: str) -> None:
-    pods = [(pod(name), "a") for name in "pq"] + [(pod("high", priority=500), "a")]
-    outcome = Outcome(frozenset(victims), there, (0.0, 0.0))
-
-    found = broken_rule(outcome, [node("a", gpus=3)], pods, member=pod("m", priority=500), count=2)
-
-    assert found.startswith(broken)
-    assert bool(found) == bool(broken)
-
-
-@pytest.mark.parametrize(
-    ("mine", "theirs", "worse"),
-    [
-        ((0, 1, 0, 9), [(0, 2, 0, 0)], False),
-        ((0, 1, 0, 1), [(0, 2, 0, 0), (0, 1, 0, 0)], True),
-        ((0, 1, 0, 0), [(0, 1, 0, 0)], False),
-        (None, [None], False),
-        ((1, 0, 0, 0), [None], False),
-        (None, [(1, 0, 0, 0)], True),
-    ],
-)
-def test_a_plan_is_worse_with_more_victims_of_the_highest_priority_that_differs(
-    mine: tuple[int, ...] | None, theirs: list[tuple[int, ...] | None], worse: bool
-) -> None:
-    assert bool(row(mine, *theirs).worse) == worse
 
 
 def test_the_planner_plans_on_the_cluster_as_its_objects_say() -> None:
