@@ -96,21 +96,6 @@ func (f *InFlight) Gate(uid types.UID, group GroupKey, now time.Time) (orderID, 
 	return e.OrderID, "node " + e.Node, true
 }
 
-// Ordered are the UIDs of the pods that orders without an outcome remove.
-func (f *InFlight) Ordered() map[string]bool {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	victims := map[string]bool{}
-	for _, e := range f.byPod {
-		if e.Phase.live() {
-			for _, uid := range e.Victims {
-				victims[string(uid)] = true
-			}
-		}
-	}
-	return victims
-}
-
 // Nominated are the places that preemptors with an order hold, whether or not the API shows it yet.
 func (f *InFlight) Nominated() []wire.Placement {
 	f.mu.RLock()

@@ -134,13 +134,12 @@ type attempt struct {
 	full      bool                      // the columns are set aside: a refusal was wrong
 	prefetch  *ask.Prefetch             // what was asked before the filters ran; nil: nothing, or it was looked at
 	class     string                    // see ownClass
-	sieved    bool
 }
 
 // find returns the candidates that passed verification, best first, and the plan that they are from; the result says why
 // there is none. It asks for a few candidates first. Where the best is not as it was planned and others may be
 // better, it asks once more, for as many as the arguments allow. Where none stands, it goes on asking without the
-// nodes that failed, in pieces that grow, after the nodes that no plan helps on have been left out all at once. It ends where one
+// nodes that failed, in pieces that grow. It ends where one
 // stands, none is left, or the time is over or that of all pods: then the next plugin may act, and the next cycle goes on.
 func (a *attempt) find(ctx context.Context) (passed []*verify.Candidate, reply *wire.PlanReply, end *preemptResult) {
 	ended := func(end preemptResult) ([]*verify.Candidate, *wire.PlanReply, *preemptResult) { return nil, nil, &end }
@@ -180,13 +179,6 @@ func (a *attempt) find(ctx context.Context) (passed []*verify.Candidate, reply *
 	for !done && (judged > 0 || len(passed) > 0) && a.left().Count > 0 && mayAsk(ctx, a.args.PlanTimeout.Duration) {
 		if len(passed) == 0 && !budget.IsOpen(a.engine.clock.Now()) {
 			break
-		}
-		// The sieve leaves pods of equal priority where they are, so that it must see no node on which reclaim helps.
-		if piece >= a.args.MaxCandidates && !a.sieved && !verify.Reclaims(reply.Candidates) {
-			a.sieved = true
-			if a.sieve(ctx); a.left().Count == 0 || !mayAsk(ctx, a.args.PlanTimeout.Duration) {
-				break
-			}
 		}
 		piece = nextPiece(piece, a.args.MaxCandidates)
 		again, end := a.plan(ctx, piece)

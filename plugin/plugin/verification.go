@@ -3,12 +3,9 @@ package plugin
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/verify"
@@ -44,27 +41,6 @@ func (a *attempt) remember(failed map[string]verify.Failure) (added int) {
 		a.fail(node, why)
 	}
 	return added
-}
-
-// sieve runs the scheduler's filters on every node that is left, without any pod that some rule might let go there, and leaves out
-// the nodes where they reject the preemptor even so. No plan helps there, so that the planner need not be asked about them one
-// piece after the other. It rules nothing in. O(nodes · (pods + filters)), in parallel.
-func (a *attempt) sieve(ctx context.Context) {
-	if verify.DaemonSetNode(a.pod) != "" {
-		return
-	}
-	start := time.Now()
-	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
-	all, err := a.nodes.List()
-	if err != nil {
-		return
-	}
-	named := sets.New(a.potential.Nodes.Names...)
-	left := slices.DeleteFunc(slices.Clone(all), func(node fwk.NodeInfo) bool {
-		_, failed := a.failed[node.Node().Name]
-		return failed || named.Has(node.Node().Name) == a.potential.Nodes.AllBut
-	})
-	a.remember(a.verifier().Sieve(ctx, left, a.engine.inflight.Ordered()))
 }
 
 // fail notes that a node failed, for this try and for others of pods of the class. What another plan takes there is an order in a moment,

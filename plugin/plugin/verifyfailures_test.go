@@ -126,7 +126,7 @@ func (w *world) anew() {
 func TestAPodThatNoNodeWouldDoForIsRefusedOnceAllAreVerifiedAndTriedAnewLater(t *testing.T) {
 	w, p := fullNodes(t, 25, licensed{})
 
-	for try, asks := range []int{2, 0, 2} {
+	for try, asks := range []int{3, 0, 3} {
 		if try == 2 {
 			w.anew()
 		}
@@ -157,7 +157,7 @@ func TestARefusalOfTheNodesThatAreLeftIsFinalAndSaysWhatVerificationFound(t *tes
 
 	_, status := w.cycle(p)
 
-	if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "too little room") || !strings.Contains(status.Message(), "24 node(s) failed the scheduler's filters (Licences)") {
+	if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "too little room") || !strings.Contains(status.Message(), "19 node(s) failed the scheduler's filters (Licences)") {
 		t.Errorf("status %v", status)
 	}
 	if w.anew(); !w.plugin.engine.verified.failures.IsEmpty(w.plugin.engine.clock.Now()) {

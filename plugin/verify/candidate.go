@@ -1,8 +1,6 @@
 package verify
 
 import (
-	"slices"
-
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
@@ -36,13 +34,6 @@ const (
 	RuleDaemonSetMultiple  = "daemonset-multiple"
 	RuleReclaim            = "reclaim"
 )
-
-// Reclaims reports whether candidates name pods that the preemptor's queue takes back.
-func Reclaims(candidates []wire.Candidate) bool {
-	return slices.ContainsFunc(candidates, func(c wire.Candidate) bool {
-		return slices.ContainsFunc(c.Removable, func(one wire.Removable) bool { return one.Rule == RuleReclaim })
-	})
-}
 
 // Victim is a pod to evict.
 type Victim struct {
