@@ -59,7 +59,6 @@ def test_a_key_changes_with_flags_and_version() -> None:
 
     assert len(keys) == len(ALL)
     assert cache_key(other_flags) != cache_key(MAKEWAY_SCHEDULER)
-    assert cache_key(MAKEWAY_SCHEDULER) == cache_key(MAKEWAY_SCHEDULER)
 
 
 def test_the_schedulers_key_follows_its_sources_but_not_their_tests(tmp_path: Path) -> None:

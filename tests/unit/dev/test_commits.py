@@ -40,7 +40,6 @@ def test_a_subject_in_the_imperative_is_taken(subject: str) -> None:
         "A test",
         "fixup! Add a test",
         "WIP: a test",
-        "wip",
         "",
     ],
 )

@@ -24,17 +24,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def test_a_point_fires_once_and_holds_until_it_is_let_go(directory: Path) -> None:
-    points = Failpoints(directory)
-
-    assert not await held(points, "evictor.before-ack")
-    (directory / "evictor.before-ack").write_text("hold 1")
-
-    assert await held(points, "evictor.before-ack")
-    assert not await held(points, "evictor.before-ack")
-
-
-async def test_the_hits_of_each_order_are_counted_for_itself(directory: Path) -> None:
+async def test_the_hits_of_each_order_are_counted_for_itself_and_a_point_fires_once(directory: Path) -> None:
     points = Failpoints(directory)
 
     await points.hit("evictor.after-delete", "earlier")
