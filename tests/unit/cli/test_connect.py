@@ -23,7 +23,7 @@ from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable
 from makeway.cli.connect.context import context_namespace
 from makeway.cli.connect.nats import Endpoint, installed, must_answer, reachable
-from makeway.cli.connect.session import Installation
+from makeway.cli.connect.session import installation_of
 from makeway.dev.pki import Authority
 from makeway.runtime.kube import Api
 from nats_operator import Identity
@@ -390,7 +390,7 @@ async def test_a_forwarded_port_gets_no_connection_that_is_closed_at_once(
     kubectl.write_text(f'#!/bin/sh\necho "Forwarding from 127.0.0.1:{port} -> 4222"\nexec sleep 60\n')
     kubectl.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    direct = Installation(name="test", nats_url=nats_server.url)
+    direct = installation_of({"nats_url": nats_server.url})
 
     async with direct.bus(), replace(direct, nats_url="nats://nats.no-such-namespace:4222").bus():
         pass

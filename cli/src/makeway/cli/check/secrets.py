@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from makeway.cli.check.result import CheckResult
-from makeway.cli.connect.objects import METADATA_LIST, Bare, listed
+from makeway.cli.connect.objects import Bare, listed
 from makeway.cli.keys.keeping import MADE_AGAIN
 from makeway.cli.keys.stores import MANAGED_BY, MANAGED_BY_LABEL, UNREADABLE
 from makeway.core.k8s.objects import Metadata
-from makeway.runtime.kube import Api
+from makeway.runtime.kube import METADATA_ONLY, Api
 
 _NAME: Final = "secrets"
 
@@ -25,7 +25,7 @@ async def secrets_results(api: Api, namespace: str) -> Sequence[CheckResult]:
         api,
         f"/api/v1/namespaces/{namespace}/secrets",
         Bare,
-        accept=METADATA_LIST,
+        accept=METADATA_ONLY.replace("PartialObjectMetadata", "PartialObjectMetadataList"),
     )
     return judge([one.metadata for one in found])
 

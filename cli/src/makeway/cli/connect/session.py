@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -67,6 +67,13 @@ _API_REMEDY = "; does the API server run, and is --context the one that you mean
 DEFAULT_MAKEWAY_NAMESPACE = "makeway-system"
 
 
+def complete_namespaces(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Offer namespaces to a shell."""
+    from makeway.cli.connect import completion  # noqa: PLC0415 - it stands on this module
+
+    return completion.namespaces(ctx, incomplete)
+
+
 NamespaceOption = Annotated[
     str,
     typer.Option(
@@ -74,6 +81,7 @@ NamespaceOption = Annotated[
         "-n",
         metavar="NS",
         help="Namespace of the pod. Default: the context's.",
+        autocompletion=complete_namespaces,
     ),
 ]
 """For a command that names a pod; `Installation.namespace` has the default."""
@@ -85,6 +93,7 @@ OnlyNamespaceOption = Annotated[
         "-n",
         metavar="NS",
         help="Only what concerns pods of this namespace, as preemptor or victim. Default: all.",
+        autocompletion=complete_namespaces,
     ),
 ]
 """For a command that lists."""
@@ -114,6 +123,7 @@ MakewayNamespaceOption = Annotated[
         "Namespace in which makeway is installed.",
         "Kubernetes",
         metavar="NS",
+        autocompletion=complete_namespaces,
     ),
 ]
 
@@ -246,6 +256,12 @@ def _installation(name: str, options: dict[str, Any]) -> Installation:
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--subject-prefix") from error
     return replace(found, nats_url=found.nats_url or None)
+
+
+def installation_of(options: Mapping[str, Any]) -> Installation:
+    """Put together what a command line says so far, for completion; what it does not say is as by default."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return _installation("completion", given)
 
 
 Run = Callable[..., Coroutine[Any, Any, int | None]]

@@ -16,7 +16,7 @@ from makeway.cli.check.presence import must_be_installed
 from makeway.cli.connect.configmaps import StoredMap, change_map, read_map
 from makeway.cli.connect.form import Form, installed_form
 from makeway.cli.connect.objects import Bare, listed, read_object
-from makeway.cli.connect.session import Installation, connected
+from makeway.cli.connect.session import Installation, complete_namespaces, connected
 from makeway.cli.errors import NEGATIVE, UNREACHABLE, confirm
 from makeway.cli.mode.brake import holds_for, released, set_for
 from makeway.cli.mode.brake_config import set_brake, stored_brake, whoami
@@ -64,6 +64,7 @@ async def mode(
             "-n",
             metavar="NS",
             help="Only for preemptors of this namespace (for quotas: for its victims).",
+            autocompletion=complete_namespaces,
         ),
     ] = "",
     release: Annotated[

@@ -8,6 +8,7 @@ import msgspec
 import typer
 
 from makeway.bus.client import Bus
+from makeway.cli.connect import completion
 from makeway.cli.connect.rights import may_pods
 from makeway.cli.connect.session import Installation, MayNotRead, NamespaceOption, connected
 from makeway.cli.errors import UNREACHABLE, fail
@@ -41,6 +42,7 @@ async def why(
             metavar="POD|PODGROUP|ORDER|DECISION",
             help="A pod, also one that is gone, as NAME or NS/NAME; a PodGroup, as podgroup/NAME; or an "
             "order's or decision's id, or its beginning.",
+            autocompletion=completion.pods,
         ),
     ],
     *,
