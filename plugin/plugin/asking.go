@@ -147,7 +147,7 @@ func (pl *MakeWay) startPrefetch(pod *v1.Pod) *ask.Prefetch {
 
 // mayPrefetch reports whether PostFilter would ask for a plan, as far as is known before the filters ran.
 func (pl *MakeWay) mayPrefetch(pod *v1.Pod) bool {
-	if pl.mode(pod) != wire.ModeEnforce || excluded(pod) != nil || len(verify.Extenders(pl.handle, pod)) > 0 {
+	if pl.mode(pod) != wire.ModeEnforce || excluded(pod) != nil || pl.asksExtenders(pod) {
 		return false
 	}
 	if !pl.engine.unstoredUntil().IsZero() {

@@ -147,7 +147,7 @@ func (a *attempt) find(ctx context.Context) (passed []*verify.Candidate, reply *
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout+2*a.args.PlanTimeout.Duration)
 	defer cancel()
 	piece := a.firstCandidates()
-	if len(verify.Extenders(a.handle, a.pod)) > 0 {
+	if a.asksExtenders(a.pod) {
 		piece = a.args.MaxCandidates // they are called once, with all that stand
 	}
 	switch {
@@ -196,6 +196,9 @@ func (a *attempt) find(ctx context.Context) (passed []*verify.Candidate, reply *
 	}
 	switch {
 	case len(passed) > 0:
+		if passed, end = a.allowedByFilters(passed, pay); end != nil {
+			return nil, nil, end
+		}
 		return passed, reply, nil
 	case a.left().Count == 0:
 		return ended(a.unverifiable())

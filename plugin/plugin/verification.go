@@ -3,9 +3,12 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/verify"
@@ -24,7 +27,7 @@ func (a *attempt) verify(ctx context.Context, reply *wire.PlanReply, asked int) 
 	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
 	// More than was asked for would cost more than it may.
 	reply.Candidates = reply.Candidates[:min(len(reply.Candidates), asked)]
-	passed, failed := a.verifier().Verify(ctx, reply, a.potential.Count, len(verify.Extenders(a.handle, a.pod)) > 0)
+	passed, failed := a.verifier().Verify(ctx, reply, a.potential.Count, a.asksExtenders(a.pod))
 	if len(passed) == 0 && a.before {
 		return nil, len(failed)
 	}
@@ -93,9 +96,44 @@ func (a *attempt) contradicts(ctx context.Context, reply *wire.PlanReply) bool {
 	return true
 }
 
+// asksExtenders reports whether extenders are asked about a pod's candidates: each once, with all of them.
+func (pl *MakeWay) asksExtenders(pod *v1.Pod) bool {
+	return len(verify.Extenders(pl.handle, pod, fwk.Extender.SupportsPreemption))+len(verify.Extenders(pl.handle, pod, fwk.Extender.IsFilter)) > 0
+}
+
+// allowedByFilters returns the candidates that the extenders' filters do not reject; the others have failed verification. The result
+// says why there is none: then no other plugin acts either, since the scheduler would place the pod on none of them. pay has the
+// time that it took counted.
+func (a *attempt) allowedByFilters(candidates []*verify.Candidate, pay func()) (kept []*verify.Candidate, end *preemptResult) {
+	extenders := verify.Extenders(a.handle, a.pod, fwk.Extender.IsFilter)
+	if len(extenders) == 0 {
+		return candidates, nil
+	}
+	rejected, err := verify.AskFilters(extenders, a.pod, candidates, a.nodes)
+	if err != nil {
+		return nil, a.later(endUnverifiable, err.Error())
+	}
+	a.remember(rejected)
+	kept = slices.DeleteFunc(slices.Clone(candidates), func(c *verify.Candidate) bool {
+		_, gone := rejected[c.Node]
+		return gone
+	})
+	if len(kept) > 0 {
+		return kept, nil
+	}
+	result := a.unverifiable
+	if a.left().Count > 0 {
+		pay()
+		result = func() preemptResult { return a.unfinished(true) }
+	}
+	ended := result()
+	ended.kind = endUnverifiable
+	return nil, &ended
+}
+
 // askExtenders returns the candidates that the extenders allow, best first. Each extender is asked once, with all of them.
 func (a *attempt) askExtenders(candidates []*verify.Candidate) (kept []*verify.Candidate, end *preemptResult) {
-	extenders := verify.Extenders(a.handle, a.pod)
+	extenders := verify.Extenders(a.handle, a.pod, fwk.Extender.SupportsPreemption)
 	if len(extenders) == 0 {
 		return candidates, nil
 	}

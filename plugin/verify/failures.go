@@ -22,10 +22,11 @@ const (
 	CauseNodeGone                    // the scheduler's snapshot has no such node
 	CauseAwaited                     // the plan counts on an order that removes nothing there
 	CauseError                       // a plugin of the scheduler failed
+	CauseExtender                    // an extender's filter rejects the node
 	CauseUnfinished                  // the time for verification ended first; says nothing of the node
 )
 
-// Failure is a cause, with the filter plugin that rejects the pod where it is that.
+// Failure is a cause, with the filter plugin or extender that rejects the pod where it is that.
 type Failure struct {
 	Cause  Cause
 	Plugin string
@@ -40,15 +41,16 @@ var causes = map[Cause]string{
 	CauseNodeGone:   "no longer existed",
 	CauseAwaited:    "awaited pods that no order in flight removes",
 	CauseError:      "met an error of a scheduler plugin",
+	CauseExtender:   "were rejected by extender ",
 	CauseUnfinished: "were not verified in time",
 }
 
-// String is the cause, with the plugin.
+// String is the cause, with the plugin or extender.
 func (f Failure) String() string {
 	if f.Cause == CauseFilters && f.Plugin != "" {
 		return "failed the scheduler's filters (" + f.Plugin + ") with all removable pods gone"
 	}
-	return causes[f.Cause]
+	return causes[f.Cause] + f.Plugin
 }
 
 // Summary counts the nodes of each failure, the most frequent first.

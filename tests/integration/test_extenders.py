@@ -1,4 +1,4 @@
-"""An extender's filter rejects the only node: little is evicted for the pod, and it says why."""
+"""An extender's filter rejects the only node: nothing is evicted for the pod, or little, and it says why."""
 
 import asyncio
 import json
@@ -39,11 +39,12 @@ async def evicted(space: Space) -> int:
     return len({one["involvedObject"]["uid"] for one in found})
 
 
-async def reject_the_only_node(cluster: RunningCluster) -> tuple[int, str]:
+async def reject_the_only_node(cluster: RunningCluster, *, victims_have_some: bool) -> tuple[int, str]:
     """Have a pod ask for the one full node; give how many pods went for it, and what its condition says."""
     async with open_space(cluster) as space:
         await space.add_nodes(make_node("n1").cpu("500m").resource(EXTENDED_RESOURCE, 8))
-        await replica_set(space, "web", sized("web", "low", 500).resource(EXTENDED_RESOURCE, 1))
+        low = sized("web", "low", 500)
+        await replica_set(space, "web", low.resource(EXTENDED_RESOURCE, 1) if victims_have_some else low)
 
         await until_seen(
             "a pod of web runs", space.pods, lambda seen: any(pod.spec.node_name for pod in seen.values())
@@ -52,7 +53,7 @@ async def reject_the_only_node(cluster: RunningCluster) -> tuple[int, str]:
         await space.create(sized("urgent", "high", 500).resource(EXTENDED_RESOURCE, 1))
         for second in range(10, SECONDS + 1, 10):
             await asyncio.sleep(10)
-            print(f"{second} s: {await evicted(space)} evicted")
+            print(f"{second} s: {await evicted(space)} evicted, victims have some: {victims_have_some}")
         pod = await space.pod("urgent")
         told = " ".join(one.message or "" for one in pod.status.conditions or ()) if pod else ""
         await space.delete("urgent", grace_seconds=0)
@@ -61,11 +62,17 @@ async def reject_the_only_node(cluster: RunningCluster) -> tuple[int, str]:
 
 @pytest.mark.timeout(400)
 async def test_a_pod_an_extender_rejects_costs_no_pods_without_end(private_cluster: PrivateCluster) -> None:
-    """The cycle after the victims tells, and a pause bounds how many there are."""
+    """Where victims have some of what the extender manages, only the cycle after them tells."""
     with served_in_threads(rejects_urgent) as url:
         cluster = await private_cluster(ClusterOptions(extenders=(url,)))
-        gone, paused = await reject_the_only_node(cluster)
+        (afterwards, paused), (beforehand, refused) = await asyncio.gather(
+            reject_the_only_node(cluster, victims_have_some=True),
+            reject_the_only_node(cluster, victims_have_some=False),
+        )
 
-    assert 1 <= gone <= 3
+    assert 1 <= afterwards <= 3
     assert "room was made for this pod 3 times, the last time on node" in paused
     assert "the next try is at" in paused
+    assert beforehand == 0
+    assert "rejected by extender" in refused
+    assert "no slice is free" in refused
