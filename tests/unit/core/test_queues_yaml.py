@@ -73,6 +73,21 @@ def with_delay(delay: str, *, enabled: bool = True) -> Queues:
     return parse_queues(switch + text if enabled else switch + text[1:], "queues.yaml")
 
 
+def test_a_delay_that_never_evicts_is_warned_of() -> None:
+    warning, *_ = with_delay("300", enabled=False).warnings
+
+    assert "quota.preemption.delay of root.a has no effect" in warning
+    assert "quotapreemptionenabled" in warning
+
+
+def test_a_delay_too_short_to_take_a_mistake_back_is_warned_of() -> None:
+    warning, *_ = with_delay("5").warnings
+
+    assert "quota.preemption.delay of root.a is below 60s" in warning
+    assert not [one for one in with_delay("60").warnings if "delay" in one]
+    assert not [one for one in with_delay("0").warnings if "delay" in one]
+
+
 def test_the_longest_delay_of_yunikorn_is_accepted() -> None:
     assert with_delay("2147483647").tree.at("root.a").delay == timedelta(seconds=2147483647)
     with pytest.raises(ConfigError, match="longer than 2147483647 s"):
@@ -103,6 +118,24 @@ def test_queues_take_back_what_others_use_only_where_that_is_turned_on() -> None
     assert with_preemption("enabled: true").tree.reclaim
     assert not with_preemption("enabled: false").tree.reclaim
     assert not with_preemption("quotapreemptionenabled: true").tree.reclaim
+
+
+def test_owners_of_a_file_without_the_switch_learn_what_a_guarantee_does_not_do_here() -> None:
+    (warning,) = with_preemption("").warnings
+
+    assert "guaranteed of root.a keeps the queue's own pods and, unlike in YuniKorn, takes nothing" in warning
+    assert not with_preemption("enabled: true").warnings
+    assert not with_preemption("enabled: false").warnings
+    assert not with_preemption("", "queues: [{name: a}]").warnings
+
+
+def test_reclaim_without_a_guarantee_and_limits_of_reclaim_without_it_are_warned_of() -> None:
+    fenced = "queues: [{name: a, properties: {preemption.policy: fence}}]"
+
+    assert "no queue has a guarantee" in with_preemption("enabled: true", fenced).warnings[0]
+    assert (
+        "preemption.policy of root.a has no effect" in with_preemption("enabled: false", fenced).warnings[0]
+    )
 
 
 def test_a_fence_is_of_its_own_queue_and_what_is_disabled_of_all_below_it() -> None:
@@ -282,6 +315,13 @@ def test_no_partition_that_can_be_read_is_not_told_as_none() -> None:
         parse_queues("partitions: [{name: default}]", "queues.yaml")
 
     assert [problem.path for problem in refused.value.problems] == ["partitions[0].queues"]
+
+
+def test_a_miss_without_a_delay_is_warned_of() -> None:
+    found = below_root("{name: a, resources: {quota.preemption.miss: 5}}")
+
+    told = "quota.preemption.miss of root.a has no effect without quota.preemption.delay"
+    assert any(one.startswith(told) for one in found.warnings)
 
 
 def limited(rest: str = "", unplaced: str = "") -> Queues:

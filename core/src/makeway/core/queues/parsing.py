@@ -35,6 +35,9 @@ from makeway.core.text import counted
 KEY = "queues.yaml"
 """The key of the ConfigMap that holds it."""
 
+LEAST_DELAY: Final = timedelta(seconds=60)
+"""Below this a delay is warned of (YuniKorn's design recommends 60 s to 5 h)."""
+
 MOST_NAMED: Final = 5
 """Queues that a warning names."""
 
@@ -71,6 +74,8 @@ def parse_queues(text: str, source: str) -> Queues:
         tree,
         (
             *reading.warnings,
+            *_delays(tree),
+            *_reclaim(tree, preemption.enabled),
             *_open(tree, limited=limited, hold=hold),
         ),
     )
@@ -98,6 +103,40 @@ def _open(tree: QueueTree, *, limited: bool, hold: bool) -> Iterator[str]:
         yield (
             f"{DEFAULT_PATH} has no max: pods in it are not limited"
             f"{'' if hold else ', and any pod gets there by a label that names no queue'}; give it one"
+        )
+
+
+def _reclaim(tree: QueueTree, enabled: bool | None) -> Iterator[str]:
+    """Return where guarantees, or what limits reclaim, do less than in YuniKorn."""
+    guaranteed = [queue.path for queue in tree if queue.guaranteed]
+    if guaranteed and enabled is None:
+        yield (
+            f"guaranteed of {_some(guaranteed)} keeps the queue's own pods and, unlike in YuniKorn, takes "
+            "nothing back from queues above theirs; set partitions[0].preemption.enabled to true for that, "
+            "or to false"
+        )
+    if enabled and not guaranteed:
+        yield "partitions[0].preemption.enabled has no effect: no queue has a guarantee to take back"
+    limited = [queue.path for queue in tree if queue.fenced or not queue.lends]
+    if limited and not tree.reclaim:
+        yield (
+            f"{POLICY} of {_some(limited)} has no effect: it limits what queues take back; set "
+            "partitions[0].preemption.enabled to true, or leave it out"
+        )
+
+
+def _delays(tree: QueueTree) -> Iterator[str]:
+    """Return which delays do not do what they seem to."""
+    paths = [queue.path for queue in tree if queue.delay != NEVER]
+    if paths and not tree.quota_preemption:
+        yield (
+            f"{DELAY} of {_some(paths)} has no effect: a lowered max evicts no pod; set "
+            "partitions[0].preemption.quotapreemptionenabled to true, or leave the delay out"
+        )
+    elif short := [path for path in paths if tree.at(path).delay < LEAST_DELAY]:
+        yield (
+            f"{DELAY} of {_some(short)} is below {LEAST_DELAY.seconds}s, which leaves little time to take a "
+            "mistaken max back; 60s to 5h is recommended, and a plain number is seconds"
         )
 
 
@@ -152,12 +191,14 @@ class _Reading:
         path = f"{above}.{entry.name}" if above else ROOT
         self.paths[path] = where
         self.warnings += [_meaningless(f"{where}.{name}", path) for name in ignored(entry)]
+        if entry.parent and not entry.queues:
+            self.warnings.append(f"{where}.parent: {path} has no queues below it, so pods may run in it")
         resources, at = entry.resources, f"{where}.resources"
         return QueueSpec(
             name=entry.name if above else ROOT,
             guaranteed=self._amounts(resources.guaranteed, f"{at}.guaranteed"),
             maximum=self._amounts(resources.max, f"{at}.max"),
-            delay=self._delay(entry, where),
+            delay=self._delay(entry, where, path),
             miss_percent=self._miss(entry, where),
             namespaces=self._namespaces(entry, where),
             preemption_policy=self._preemption_policy(entry, where),
@@ -179,10 +220,13 @@ class _Reading:
             amounts[resource] = amount
         return amounts
 
-    def _delay(self, entry: QueueEntry, where: str) -> timedelta:
-        """Read the delay, which may be in either place."""
+    def _delay(self, entry: QueueEntry, where: str, queue: str) -> timedelta:
+        """Read the delay, which may stand in either place; without one, `miss` has no effect."""
         delay = entry.resources.quota_delay
         text = entry.properties.get(DELAY)
+        says_miss = MISS in entry.properties or entry.resources.quota_miss is not None
+        if text is None and delay is None and says_miss:
+            self.warnings.append(f"{MISS} of {queue} has no effect without {DELAY}, which no queue inherits")
         if text is None:
             return NEVER if delay is None else delay
         path = join_path(f"{where}.properties", DELAY)
