@@ -256,4 +256,4 @@ def test_why_of_a_pod(name: str, shows: Shows) -> None:
 def test_simulate(shows: Shows) -> None:
     report = kept_answer("simulated", SimulationReport)
 
-    shows("simulate", simulate_text.lines(report))
+    shows("simulate", simulate_text.lines(report, all_candidates=False))

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from makeway.core.policy.document import DaemonSets, Policy, PolicyLimits
-from makeway.planner.offline.applying import applied
-from makeway.planner.offline.contents import contents_of
+from makeway.planner.offline.contents import pods_of
 from makeway.planner.offline.manifests import ManifestError, documents
 from narrowing import there
 from unit.planner.offline_building import Object, budget, names, node, pod, priority_class, simulated, world
@@ -52,6 +51,18 @@ def test_a_budget_that_one_pod_has_used_up_is_used_up_for_the_next() -> None:
     first, second = simulated(cluster, pod("one", priority=9), pod("two", priority=8))
 
     assert (first.pdb_violations, second.pdb_violations) == (0, 1)
+
+
+def test_all_candidates_names_every_node_that_would_do_with_its_victims() -> None:
+    objects = [
+        thing for n in range(30) for thing in (node(f"n{n}"), pod(f"p{n}", f"n{n}", cpu="4", priority=n))
+    ]
+    (few,) = simulated(world(*objects), pod("new", priority=25))
+    (every,) = simulated(world(*objects), pod("new", priority=25), all_candidates=True)
+
+    assert (len(few.candidates), few.candidates_total) == (16, 25)
+    assert [one.victims[0].name for one in every.candidates] == [f"p{n}" for n in range(25)]
+    assert every.candidates[0].victims == every.victims
 
 
 @pytest.mark.parametrize(
@@ -215,7 +226,7 @@ items:
   metadata: {generateName: one-}
   spec: {containers: [{name: c}]}
 """
-    pods = contents_of(documents(text, "x"), "x").pods
+    pods = pods_of(documents(text, "x"), "x")
 
     assert [one["metadata"]["name"] for one in pods] == ["web-0", "web-1", "batch-0", "one-0"]
     assert pods[0]["metadata"]["namespace"] == "shop"
@@ -240,7 +251,7 @@ items:
 )
 def test_a_file_without_usable_pods_says_what_is_wrong(text: str, told: str) -> None:
     with pytest.raises(ManifestError, match=told):
-        applied(world(node("a")), [(documents(text, "x"), "x")], "default")
+        pods_of(documents(text, "x"), "x")
 
 
 @pytest.mark.parametrize(
@@ -314,9 +325,7 @@ def test_a_daemon_set_has_a_pod_on_each_node_that_it_selects_and_only_there() ->
         node("d", labels={"disk": "ssd"}, unschedulable=True),
         pod("p", "a", cpu="4", priority=0),
     )
-    manifests = contents_of(
-        [daemon_set(nodeSelector={"disk": "ssd"})], "x", cluster.snapshot.nodes.values()
-    ).pods
+    manifests = pods_of([daemon_set(nodeSelector={"disk": "ssd"})], "x", cluster.snapshot.nodes.values())
 
     first, second = simulated(cluster, *manifests)
 
@@ -330,7 +339,7 @@ def test_the_pods_of_a_daemon_set_are_judged_by_the_policy_for_daemon_sets() -> 
     cluster = world(node("a"), pod("small", "a", priority=0), pod("large", "a", cpu="3", priority=0))
     cluster.enforce(Policy(daemon_sets=DaemonSets(enabled=True, namespaces=("default",))), "policy")
 
-    (answer,) = simulated(cluster, *contents_of([daemon_set()], "x", cluster.snapshot.nodes.values()).pods)
+    (answer,) = simulated(cluster, *pods_of([daemon_set()], "x", cluster.snapshot.nodes.values()))
 
     assert (answer.result, names(answer)) == ("preempts", ["small"])
     assert answer.victims[0].rule == "daemonset-single"
@@ -338,7 +347,7 @@ def test_the_pods_of_a_daemon_set_are_judged_by_the_policy_for_daemon_sets() -> 
 
 def test_a_daemon_set_that_selects_no_node_is_said_to() -> None:
     with pytest.raises(ManifestError, match="x: DaemonSet agent selects no node"):
-        contents_of([daemon_set(nodeSelector={"disk": "ssd"})], "x", world(node("a")).snapshot.nodes.values())
+        pods_of([daemon_set(nodeSelector={"disk": "ssd"})], "x", world(node("a")).snapshot.nodes.values())
 
 
 def apart(*, match: list[str] | None = None, mismatch: list[str] | None = None) -> Object:
@@ -389,7 +398,7 @@ def test_a_deployments_pods_are_of_a_revision_of_their_own() -> None:
     old = {"app": "web", "pod-template-hash": "5d4f"}
     cluster = world(node("a"), pod("old", "a", labels=old, priority=0))
 
-    first, second = simulated(cluster, *contents_of([deployment], "x").pods)
+    first, second = simulated(cluster, *pods_of([deployment], "x"))
 
     assert first.result == "fits"
     assert second.result == "refused"

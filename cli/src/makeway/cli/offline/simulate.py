@@ -89,6 +89,9 @@ async def simulate(
             "judged as of then. Default: now.",
         ),
     ] = "",
+    all_candidates: Annotated[
+        bool, typer.Option("--all-candidates", help="Name every node that would do, not only the best.")
+    ] = False,
     namespace: NamespaceOption = "",
     output: OutputOption = "text",
 ) -> None:
@@ -132,10 +135,13 @@ async def simulate(
         if queues:
             configuring.adopt(world, _text(queues), queues)
         default = namespace or _DEFAULT if cluster else installation.namespace(namespace)
-        report = _run(world, new, default, now) if found else _lowered(world, before, now)
+        if found:
+            report = _run(world, new, default, now, all_candidates=all_candidates)
+        else:
+            report = _lowered(world, before, now)
     except (ManifestError, ConfigError) as error:
         fail(str(error))
-    _show(report, printer, of_quotas=not found)
+    _show(report, printer, of_quotas=not found, all_candidates=all_candidates)
     if cluster and not printer.data:
         told = api_time(report.at)
         printer.line(f"as of {told}" if at else f"as of now, {told}; --at says when the dump was taken")
@@ -154,13 +160,15 @@ def _moment(at: str, *, dumped: bool) -> datetime:
         raise typer.BadParameter(f"--at {at!r}: use a time such as 2026-01-31T12:00:00Z") from error
 
 
-def _show(report: SimulationReport, printer: Printer, *, of_quotas: bool = False) -> None:
+def _show(
+    report: SimulationReport, printer: Printer, *, of_quotas: bool = False, all_candidates: bool = False
+) -> None:
     for warning in report.warnings:
         printer.note(f"makeway: {warning}")
     if printer.data:
         printer.document(report)
         return
-    for line in lines(report, of_quotas=of_quotas):
+    for line in lines(report, of_quotas=of_quotas, all_candidates=all_candidates):
         printer.line(joined(line))
 
 
@@ -175,9 +183,11 @@ async def _created(
     return replace(new, pods=[await dry_run.stored(one) for one in new.pods])
 
 
-def _run(world: World, new: NewPods, namespace: str, now: datetime) -> SimulationReport:
+def _run(
+    world: World, new: NewPods, namespace: str, now: datetime, *, all_candidates: bool
+) -> SimulationReport:
     """Create groups and then other pods, one after the other."""
-    simulation = Simulation(world, now, namespace=namespace)
+    simulation = Simulation(world, now, namespace=namespace, all_candidates=all_candidates)
     world.warnings += new.notes
 
     def key(manifest: Manifest, name: str) -> tuple[str, str]:

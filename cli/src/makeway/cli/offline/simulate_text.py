@@ -14,10 +14,10 @@ from makeway.core.text import counted
 from makeway.planner.offline.results import SimulatedGroup, SimulatedPod, SimulatedQuota, SimulationReport
 
 _SHOWN = 3
-"""Other candidates that are shown."""
+"""Other candidates that are shown where not all are asked for."""
 
 
-def lines(report: SimulationReport, *, of_quotas: bool = False) -> Iterator[str]:
+def lines(report: SimulationReport, *, of_quotas: bool = False, all_candidates: bool) -> Iterator[str]:
     """Return a paragraph for each pod, or each lowered quota, and a last line that sums up."""
     if of_quotas:
         yield from _quotas(report.quotas)
@@ -25,7 +25,7 @@ def lines(report: SimulationReport, *, of_quotas: bool = False) -> Iterator[str]
     for group in report.groups:
         yield from _group(group)
     for pod in report.pods:
-        yield from pod_lines(pod)
+        yield from pod_lines(pod, all_candidates=all_candidates)
     simulated: list[SimulatedGroup | SimulatedPod] = [*report.groups, *report.pods]
     results = (
         ("fits", "fit"),
@@ -91,7 +91,7 @@ def _group(group: SimulatedGroup) -> Iterator[str]:
     yield from (f"  note: {warning}" for warning in group.warnings)
 
 
-def pod_lines(pod: SimulatedPod) -> Iterator[str]:
+def pod_lines(pod: SimulatedPod, *, all_candidates: bool = False) -> Iterator[str]:
     """Say what would become of a pod, and why."""
     name = f"{pod.namespace}/{pod.name} (priority {pod.preemptor.priority})"
     if pod.result == "fits":
@@ -99,14 +99,14 @@ def pod_lines(pod: SimulatedPod) -> Iterator[str]:
         yield f"{name} fits without preemption: on {pod.node}{others}"
     elif pod.result == "waits":
         yield f"{name} would wait for {pod.nominated_node}: no running pod would leave"
-        yield from _candidates(pod)
+        yield from _candidates(pod, all_candidates=all_candidates)
     elif pod.result == "preempts":
         violations = f", {counted(pod.pdb_violations, 'PDB violation')}" if pod.pdb_violations else ""
         leaving = counted(len(pod.victims), "pod")
         yield f"{name} would preempt on {pod.nominated_node}: {leaving} would leave{violations}"
         for unit, pods in in_units(pod.victims):
             yield f"  - {_unit(unit, pods) if unit else _victim(pods[0])}"
-        yield from _candidates(pod)
+        yield from _candidates(pod, all_candidates=all_candidates)
     else:
         yield f"{name} stays pending"
         if pod.diagnosis is not None:
@@ -122,7 +122,7 @@ def pod_lines(pod: SimulatedPod) -> Iterator[str]:
     yield from (f"  note: {warning}" for warning in pod.warnings)
 
 
-def _candidates(pod: SimulatedPod) -> Iterator[str]:
+def _candidates(pod: SimulatedPod, *, all_candidates: bool) -> Iterator[str]:
     """Say why this node, and which others there are."""
     best, *rest = pod.candidates
     yield from awaited_lines(best.awaited)
@@ -131,11 +131,11 @@ def _candidates(pod: SimulatedPod) -> Iterator[str]:
     elif best.decided_by:
         yield f"  best of {pod.candidates_total} nodes by {decided_text(best, rest)}"
     yield from (f"  {best.node} keeps {text}" for text in map(spared, best.spared))
-    shown = rest[:_SHOWN]
+    shown = rest if all_candidates else rest[:_SHOWN]
     for number, one in enumerate(shown, 2):
         yield f"  {number}. {one.node}: {_other(one)}"
     if len(shown) + 1 < pod.candidates_total:
-        yield f"  and {pod.candidates_total - 1 - len(shown)} more"
+        yield f"  and {pod.candidates_total - 1 - len(shown)} more: --all-candidates"
 
 
 def _other(one: RankedCandidate) -> str:

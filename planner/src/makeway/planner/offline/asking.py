@@ -47,7 +47,7 @@ class _WithVolumes(msgspec.Struct, frozen=True):
 _volumes = msgspec.json.Decoder(_WithVolumes).decode
 
 
-def request_about(world: World, pod: Pod, raw: bytes) -> PlanRequest:
+def request_about(world: World, pod: Pod, raw: bytes, candidates: int = CANDIDATES) -> PlanRequest:
     """Return what a scheduler would ask about a pod; `raw`: the same as v1.Pod in JSON."""
     return PlanRequest(
         api_version=API_VERSION,
@@ -55,7 +55,7 @@ def request_about(world: World, pod: Pod, raw: bytes) -> PlanRequest:
         cluster_uid=OFFLINE,
         mode=world.snapshot.exemptions.policy.mode_for(pod.metadata.namespace),
         timeout_milliseconds=0,
-        max_candidates=CANDIDATES,
+        max_candidates=max(candidates, 1),
         profile=Profile(name=pod.spec.scheduler_name or OFFLINE),
         classes=(MemberClass(pod=msgspec.Raw(raw), count=1, nodes=NodeSelection()),),
         nominations=tuple(one for one in world.nominations.values() if one.uid != pod.metadata.uid),

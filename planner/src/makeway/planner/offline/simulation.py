@@ -27,7 +27,7 @@ from makeway.core.policy.document import GroupPreemptors
 from makeway.core.policy.external import NEVER
 from makeway.planner.offline.admission import Admitted, admit, global_default, stand_in_uid
 from makeway.planner.offline.admission_objects import AdmissionObjects
-from makeway.planner.offline.asking import as_asked, gated, not_admitted, request_about, unseen
+from makeway.planner.offline.asking import CANDIDATES, as_asked, gated, not_admitted, request_about, unseen
 from makeway.planner.offline.describing import described
 from makeway.planner.offline.manifests import Manifest, ManifestError, NewPod
 from makeway.planner.offline.results import Result, SimulatedGroup, SimulatedMember, SimulatedPod
@@ -38,7 +38,7 @@ from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion, alike
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.naming import as_placement
-from makeway.planner.plan.request import NamelessPodError, Question, question_of
+from makeway.planner.plan.request import MOST_PODS, NamelessPodError, Question, question_of
 from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.plan.unfiltered import judge_pod
 from makeway.planner.snapshot.changes import KnowPodGroups, PutDaemonSet, PutPod, PutPodGroup, RemovePod
@@ -49,13 +49,17 @@ GROUPS_HELD: Final = "GroupsHeld"
 
 
 class Simulation:
-    """A world in which pods come one after the other at one moment."""
+    """A world in which pods come one after the other at one moment.
 
-    def __init__(self, world: World, now: datetime, *, namespace: str) -> None:
+    `all_candidates`: name every node that would do, not only the best few.
+    """
+
+    def __init__(self, world: World, now: datetime, *, namespace: str, all_candidates: bool = False) -> None:
         self._world = world
         self._cache = PlanCache()
         self._now = now
         self._namespace = namespace
+        self._all = all_candidates
         self._leaving: frozenset[str] = frozenset()
         self._policies_are_kept = policies_are_kept(world.snapshot.groups.records.values())
 
@@ -94,7 +98,7 @@ class Simulation:
         where = f"{new.source}: pod {admitted.pod.metadata.namespace}/{admitted.pod.metadata.name}"
         if admitted.pod.spec.node_name:
             raise ManifestError(f"{where}: it has spec.nodeName, so no scheduler places it; leave it out")
-        request = self._about(admitted)
+        request = self._request(admitted)
         question = self._question(request, where)
         snapshot, warnings = self._world.snapshot, list(admitted.warnings)
         question = as_asked(snapshot, question, admitted.pod)
@@ -111,7 +115,7 @@ class Simulation:
         if admitted.gates:
             refusal = gated(snapshot, question, admitted.gates)
             return described(snapshot, request, question, refusal, now=self._now, warnings=warnings)
-        judged = judge_pod(snapshot, question, self._now, self._cache)
+        judged = judge_pod(snapshot, self._widened(question), self._now, self._cache)
         answer = described(snapshot, request, question, judged, now=self._now, warnings=warnings)
         if judged.best is not None:
             self._let_go(judged.best.gone)
@@ -141,7 +145,7 @@ class Simulation:
             name = f"{new.source}: pod {admitted.pod.metadata.namespace}/{admitted.pod.metadata.name}"
             if admitted.pod.spec.node_name or admitted.gates:
                 raise ManifestError(f"{name}: leave spec.nodeName and spec.schedulingGates out")
-            question = self._question(self._about(admitted), name)
+            question = self._question(self._request(admitted), name)
             told = list(admitted.warnings)
             question = self._with_known_claims(question, told)
             warnings.update(dict.fromkeys([*told, *unseen(snapshot, admitted.raw, question)]))
@@ -169,8 +173,9 @@ class Simulation:
                     self._place(member, placement.node)
         return described_group(snapshot, group, questions, found, nodes=nodes, warnings=tuple(warnings))
 
-    def _about(self, admitted: Admitted) -> PlanRequest:
-        return request_about(self._world, admitted.pod, admitted.raw)
+    def _request(self, admitted: Admitted) -> PlanRequest:
+        count = self._world.snapshot.node_count if self._all else CANDIDATES
+        return request_about(self._world, admitted.pod, admitted.raw, count)
 
     def _question(self, request: PlanRequest, where: str) -> Question:
         try:
@@ -202,6 +207,12 @@ class Simulation:
         if uid not in self._world.snapshot.daemonsets.items:
             owner = DaemonSetOwner(namespace=pod.namespace, name=name, uid=uid, selector=Selector(()))
             self._world.snapshot.apply(PutDaemonSet(owner))
+
+    def _widened(self, question: Question) -> Question:
+        """Let every candidate be named, where that is asked for."""
+        if not self._all:
+            return question
+        return replace(question, most_pods=max(len(self._world.snapshot.pods), MOST_PODS))
 
     def _place(self, pod: PodRecord, node: str) -> None:
         """Put the pod on its node; nominations of lower priority there are cleared, as the scheduler does."""
