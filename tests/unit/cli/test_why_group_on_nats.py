@@ -3,6 +3,7 @@
 import pytest
 
 from makeway.bus.client import Bus
+from makeway.bus.comparison import Comparison
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import EvictionOrder
 from makeway.cli.output import Printer
@@ -46,6 +47,17 @@ async def test_the_last_decision_is_told_with_its_price(bus: Bus, capsys: pytest
         printer.line(line.replace(record.decision_id, "dec-1").replace(api_time(record.at), "now"))
     shown = capsys.readouterr().out
     is_as_kept("why-group", shown)
+
+
+async def test_a_preemption_by_others_is_told_where_makeway_made_none(bus: Bus) -> None:
+    await bus.ensure_streams()
+    found = as_a(Comparison, MESSAGES["comparison.group"])
+    await bus.publish_comparison(found)
+
+    answer = await of_group(bus, "shop", "train")
+
+    assert (answer.uid, answer.served_by_others) == (found.preemptor.uid, (found,))
+    assert "made room for group shop/train" in "\n".join(_lines(answer))
 
 
 async def test_of_an_unknown_group_nothing_is_said_about_options_which_the_page_has_not(bus: Bus) -> None:

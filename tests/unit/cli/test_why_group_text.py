@@ -3,10 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
+from makeway.bus.comparison import Comparison
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import ClosedDomain, EvictionOrder, Outcome
 from makeway.bus.plan import Refusal
-from makeway.cli.history.story import Story
+from makeway.cli.history import comparisons
+from makeway.cli.history.story import Story, preempted_row
 from makeway.cli.why import text as why_text
 from makeway.cli.why.command import _lines, _object
 from makeway.cli.why.explanation import Explanation
@@ -117,6 +119,27 @@ def test_a_victim_on_a_node_of_no_member_says_which_rack_it_keeps_closed() -> No
     assert f" on far (priority {order.victims[0].priority}): {order.victims[0].rule}{why}" in decided
 
 
+def compared() -> Comparison:
+    return as_a(Comparison, MESSAGES["comparison.group"])
+
+
+def test_a_preemption_by_others_for_a_group_is_told_with_what_makeway_would_have_done() -> None:
+    told = list(why_text.served_by_another(compared()))
+
+    assert told[0].startswith(
+        "  default-scheduler made room for group shop/train (2 members) (priority 1000) on 2 nodes"
+    )
+    assert told[-1] == ("  makeway would have taken batch/batch-a on 2 nodes: better by lowest-priority-sum")
+
+
+def test_a_pod_that_went_for_a_group_names_it() -> None:
+    theirs = there(compared().default_preemption)
+
+    told = list(why_text.preempted_by_another(compared(), theirs.victims[0]))
+
+    assert told[1] == "  for:   group shop/train (2 members) (priority 1000)"
+
+
 def test_a_group_that_went_whole_tells_for_whom_and_what_became_of_its_pods() -> None:
     order, outcome = MESSAGES["order.group"], MESSAGES["outcome.group"]
     assert isinstance(order, EvictionOrder)
@@ -129,3 +152,22 @@ def test_a_group_that_went_whole_tells_for_whom_and_what_became_of_its_pods() ->
     head = f"group batch/train: 2 pods on 1 node, chosen by order {order.order_id}"
     assert told[0] == f"{head}: 2 pods failed (refused)"
     assert told[1].startswith("  for:   group shop/train")
+
+
+def test_of_many_victims_for_a_group_a_few_are_told() -> None:
+    theirs = there(compared().default_preemption)
+    many = replace(compared(), default_preemption=replace(theirs, victims=theirs.victims * 10))
+
+    assert "  and 15 victims more" in list(why_text.served_by_another(many))
+
+
+def test_history_and_its_comparison_name_the_group_and_count_its_nodes() -> None:
+    row = preempted_row(compared())
+    line = comparisons.cells(compared(), compared().at)
+
+    assert (row.kind, row.name, row.members, row.node) == ("group", "train", 2, "")
+    assert line[2:5] == (
+        "group shop/train (2 members)",
+        "2 pods, 2 nodes: batch/batch-a, batch/batch-b",
+        "2 nodes: batch/batch-a",
+    )

@@ -17,6 +17,7 @@ from makeway.core.k8s.authorship import (
 from makeway.core.k8s.objects import Pod
 from makeway.planner.observe.authors import author
 from unit.planner.test_observing import Bench, following, looks, planned, two_nodes, unasked_preemptor
+from unit.planner.test_observing_groups import Groups, cluster
 
 __all__ = ["looks"]
 
@@ -101,6 +102,24 @@ async def test_kube_schedulers_own_preemption_in_mode_observe_is_compared(by: st
     (comparison,) = await bench.told(timedelta())
     assert comparison.result == "same"
     assert [one.name for one in comparison.default_preemption.victims] == ["a"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_marks_for_a_group_are_told_apart_in_the_same_way(own: bool) -> None:
+    bench = Groups(cluster())
+    bench.ledger.are_read(False)
+    bench.decide_group()
+
+    bench.mark_for_group("a", *(f"s{n}" for n in range(5)))
+    bench.place(g0="n1", g1="n3")
+    assert await bench.told(timedelta(seconds=60)) == []
+    if own:
+        bench.ledger.named.update(("a", *(f"s{n}" for n in range(5))))
+    bench.ledger.are_read(True)
+
+    found = await bench.told(timedelta())
+    evicted = [one for each in found if each.default_preemption for one in each.default_preemption.victims]
+    assert len(evicted) == (0 if own else 6)
 
 
 def decoded(*entries: dict[str, Any]) -> Pod:

@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 
+from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.document import CrossNode, Policy
+from makeway.planner.observe import loop
 from makeway.planner.offline.replaying import Replay, differences
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.recording.entries import encode_entry, pack
 from makeway.planner.recording.journal import Journal, contents
-from makeway.planner.snapshot.changes import Enforce, PutPod
+from makeway.planner.snapshot.changes import Enforce, KnowPodGroups, PutPod, PutPodGroup
 from makeway.planner.snapshot.records import pod_record
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner import offline_building as offline
@@ -19,6 +21,8 @@ from unit.planner.building import HIGH, NOW
 from unit.planner.manifests import anti_affinity, pod, term
 from unit.planner.test_gang_blockers import JOB, RACK, exclusive, racks
 from unit.planner.test_group_service import Bench, member
+from unit.planner.test_observing import SCHEDULER, pod_object
+from unit.planner.test_observing_groups import Groups
 from unit.planner.test_simulated_groups import group, members, simulated
 
 APART = anti_affinity(term(RACK, JOB, namespaces=["default"]))
@@ -73,3 +77,32 @@ def test_a_simulated_group_takes_at_most_so_many(most: int) -> None:
     answer = simulated(cluster, group(least=1), asked)
 
     assert (answer.result, len(answer.victims)) == (("preempts", 2) if most else ("refused", 0))
+
+
+@SETTINGS
+async def test_what_others_did_for_a_group_is_compared_with_at_most_so_many(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "POLL_SECONDS", 0.0)
+    snapshot = rack(most)
+    snapshot.apply(PutPod(pod_record(pod("g0", priority=HIGH, cpu="3"))))
+    snapshot.apply(KnowPodGroups(True, True, True))
+    snapshot.apply(
+        PutPodGroup(GroupRecord(key=GroupKey("default", "train"), uid="G", priority=HIGH, min_count=1))
+    )
+    bench = Groups(snapshot)
+    bench.observing.following = True
+    bench.mark_for_group("old-r1-0", "old-r1-1")
+    nominated = {
+        "schedulerName": SCHEDULER,
+        "priority": HIGH,
+        "schedulingGroup": {"podGroupName": "train"},
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}],
+        "affinity": APART,
+    }
+    bench.observing.put(pod_object("g0", spec=nominated, status={"nominatedNodeName": "r1-0"}))
+
+    await bench.planned()
+    (found,) = await bench.told()
+
+    assert found.result == ("same" if most else "defaultOnly")

@@ -28,20 +28,20 @@ def behind(nominees: Pairing, *marks: Evicted, now: datetime = NOW) -> list[str]
 
 def test_a_preemption_is_told_once_with_its_first_mark() -> None:
     nominees = Pairing()
-    nominees.put(nominee("P"), NOW)
+    nominees.put("P", nominee("P"), NOW)
     for one in (mark("b", NOW + timedelta(seconds=1)), mark("a")):
         nominees.evicted(one)
 
     (found,) = nominees.unasked(NOW, anew=True)
 
-    assert (found.at, found.revision, found.pod, found.node) == (NOW, 7, nominee("P"), "n1")
+    assert (found.at, found.revision, found.members) == (NOW, 7, ((nominee("P"), "n1"),))
     assert behind(nominees, mark("c", NOW + timedelta(seconds=1))) == []
 
 
 def test_a_pod_that_was_planned_for_is_told_by_its_plan_alone() -> None:
     served = {"P"}
     nominees = Pairing(served=served.__contains__)
-    nominees.put(nominee("P"), NOW)
+    nominees.put("P", nominee("P"), NOW)
 
     assert behind(nominees, mark("a")) == []
     served.clear()
@@ -50,7 +50,7 @@ def test_a_pod_that_was_planned_for_is_told_by_its_plan_alone() -> None:
 
 def test_a_pod_nominated_long_ago_is_asked_only_once_no_other_shows() -> None:
     nominees = Pairing()
-    nominees.put(nominee("P"), NOW)
+    nominees.put("P", nominee("P"), NOW)
     late = NOW + WINDOW * 2
 
     assert behind(nominees, mark("a", late), now=late) == []
@@ -59,11 +59,11 @@ def test_a_pod_nominated_long_ago_is_asked_only_once_no_other_shows() -> None:
 
 def test_a_pod_that_is_bound_or_nominated_elsewhere_is_no_nominee_of_the_node() -> None:
     nominees = Pairing()
-    nominees.put(nominee("P"), NOW)
-    nominees.put(nominee("Q"), NOW)
+    nominees.put("P", nominee("P"), NOW)
+    nominees.put("Q", nominee("Q"), NOW)
 
-    nominees.put(nominee("P", "n2"), NOW)
-    nominees.put(nominee("Q", nodeName="n1"), NOW)
+    nominees.put("P", nominee("P", "n2"), NOW)
+    nominees.put("Q", nominee("Q", nodeName="n1"), NOW)
 
     assert behind(nominees, mark("a", NOW + timedelta(seconds=1))) == []
     assert [(pod.metadata.name, node) for pod, node in nominees.nominated()] == [("P", "n2")]
@@ -71,16 +71,16 @@ def test_a_pod_that_is_bound_or_nominated_elsewhere_is_no_nominee_of_the_node() 
 
 def test_a_pod_that_was_bound_since_is_behind_a_mark_that_is_known_late() -> None:
     nominees = Pairing()
-    nominees.put(nominee("P"), NOW)
-    nominees.put(nominee("P", nodeName="n1"), NOW + timedelta(seconds=1))
+    nominees.put("P", nominee("P"), NOW)
+    nominees.put("P", nominee("P", nodeName="n1"), NOW + timedelta(seconds=1))
 
     assert behind(nominees, mark("a"), now=NOW + timedelta(seconds=2)) == ["P"]
 
 
 def test_pods_that_are_bound_are_forgotten_soon() -> None:
     nominees = Pairing()
-    nominees.put(nominee("P"), NOW)
-    nominees.put(nominee("P", nodeName="n1"), NOW)
+    nominees.put("P", nominee("P"), NOW)
+    nominees.put("P", nominee("P", nodeName="n1"), NOW)
 
     nominees.due(NOW + 2 * WINDOW)
 

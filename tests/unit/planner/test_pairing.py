@@ -21,7 +21,7 @@ def after(seconds: float) -> datetime:
 def plan(uid: str, seconds: float = 0, *, node: str = "", takes: tuple[str, ...] = ()) -> Expected:
     return Expected(
         decision_id=f"dec-{uid}-{seconds}",
-        uid=uid,
+        key=uid,
         priority=HIGH,
         scheduler=SCHEDULER,
         at=after(seconds),
@@ -30,11 +30,11 @@ def plan(uid: str, seconds: float = 0, *, node: str = "", takes: tuple[str, ...]
 
 
 def nominate(pairing: Pairing, uid: str, node: str, seconds: float) -> None:
-    pairing.put(pod_object(uid, status={"nominatedNodeName": node}), after(seconds))
+    pairing.put(uid, pod_object(uid, status={"nominatedNodeName": node}), after(seconds))
 
 
 def bind(pairing: Pairing, uid: str, node: str, seconds: float) -> None:
-    pairing.put(pod_object(uid, spec={"nodeName": node}), after(seconds))
+    pairing.put(uid, pod_object(uid, spec={"nodeName": node}), after(seconds))
 
 
 def mark(uid: str, node: str, seconds: float, *, priority: int = LOW, scheduler: str = SCHEDULER) -> Evicted:
@@ -56,8 +56,8 @@ def test_marks_on_the_node_that_the_pod_is_nominated_to_are_its_victims() -> Non
 
     assert pairing.due(after(0.3) + QUIET / 2) == []
     (pair,) = pairing.due(after(0.3) + QUIET)
-    assert (pair.node, victims(pair), pair.nominated_at, pair.shared) == (
-        "n1",
+    assert (pair.nodes, victims(pair), pair.nominated_at, pair.shared) == (
+        ("n1",),
         ["a", "b"],
         after(0.2),
         False,
@@ -71,7 +71,7 @@ def test_a_plan_that_nothing_is_done_about_has_no_counterpart_in_the_end() -> No
 
     assert pairing.due(after(0) + WINDOW / 2) == []
     (pair,) = pairing.due(after(0) + WINDOW)
-    assert (pair.node, pair.evicted, pair.bound) == ("", (), False)
+    assert (pair.nodes, pair.evicted, pair.bound) == ((), (), False)
 
 
 def test_a_pod_that_lives_on_unmarked_was_evicted_by_no_one() -> None:
@@ -87,8 +87,8 @@ def test_a_pod_that_lives_on_unmarked_was_evicted_by_no_one() -> None:
     pairing.withdrawn("a", "n2")
 
     first, second = pairing.due(after(60))
-    assert (first.node, first.evicted) == ("", ())
-    assert (second.node, victims(second)) == ("n2", ["b"])
+    assert (first.nodes, first.evicted) == ((), ())
+    assert (second.nodes, victims(second)) == (("n2",), ["b"])
 
 
 def test_marks_of_another_scheduler_of_higher_priority_or_of_before_the_plan_belong_to_no_plan() -> None:
@@ -114,7 +114,7 @@ def test_of_two_on_one_node_each_gets_whom_its_own_plan_would_take_there_and_bot
     for uid in ("b", "a", "c"):
         pairing.evicted(mark(uid, "n1", 0.1))
 
-    pairs = {pair.expected.uid: pair for pair in pairing.due(after(60))}
+    pairs = {pair.expected.key: pair for pair in pairing.due(after(60))}
     assert victims(pairs["P"]) == ["a"]
     assert victims(pairs["Q"]) == ["b", "c"]
     assert pairs["P"].shared
@@ -132,7 +132,7 @@ def test_the_next_plan_for_the_pod_ends_the_last_one_and_its_old_nomination_is_n
 
     assert victims(first) == ["a"]
     (second,) = pairing.due(after(60))
-    assert (second.node, second.evicted) == ("", ())
+    assert (second.nodes, second.evicted) == ((), ())
 
 
 def test_a_pod_whose_nomination_first_shows_in_its_next_request_was_nominated_by_the_last_cycle() -> None:
@@ -143,7 +143,7 @@ def test_a_pod_whose_nomination_first_shows_in_its_next_request_was_nominated_by
     nominate(pairing, "P", "n1", 1)
     (first,) = pairing.expect(plan("P", 1))
 
-    assert (first.node, victims(first)) == ("n1", ["a"])
+    assert (first.nodes, victims(first)) == (("n1",), ["a"])
 
 
 def test_a_pod_that_is_bound_is_done_with_at_once_also_where_its_nomination_was_not_seen() -> None:
@@ -155,7 +155,7 @@ def test_a_pod_that_is_bound_is_done_with_at_once_also_where_its_nomination_was_
 
     assert len(pairing) == 0
     (pair,) = pairing.due(after(0.2))
-    assert (pair.node, victims(pair), pair.bound) == ("n1", ["a"], True)
+    assert (pair.nodes, victims(pair), pair.bound) == (("n1",), ["a"], True)
     bind(pairing, "P", "n1", 0.3)
     assert pairing.due(after(60)) == []
 
@@ -177,7 +177,7 @@ def test_a_mark_before_a_plan_is_its_preemptors_only_where_no_other_plan_may_be_
     def nominated(uid: str, seconds: float) -> None:
         spec = {"priority": HIGH, "schedulerName": SCHEDULER}
         pod = pod_object(uid, spec=spec, status={"nominatedNodeName": "n1"})
-        pairing.put(pod, after(seconds))
+        pairing.put(uid, pod, after(seconds))
 
     for others in (True, False):
         pairing = Pairing()
@@ -188,7 +188,7 @@ def test_a_mark_before_a_plan_is_its_preemptors_only_where_no_other_plan_may_be_
         pairing.expect(plan("Q", 0.3))
         nominated("Q", 0.4)
 
-        assert [one.uid for one in pairing.unasked(after(0.5))] == ([] if others else ["Q"])
+        assert [one.key for one in pairing.unasked(after(0.5))] == ([] if others else ["Q"])
         if others:
             assert next(victims(pair) for pair in pairing.due(after(0.4) + QUIET)) == ["a"]
 
@@ -238,6 +238,6 @@ def test_every_mark_stands_in_at_most_one_pair_and_only_with_a_pod_of_higher_pri
     taken = [one.gone.uid for pair in pairs for one in pair.evicted]
     assert len(taken) == len(set(taken))
     for pair in pairs:
-        assert all(one.pod.node == pair.node and one.at >= pair.expected.at for one in pair.evicted)
+        assert all((one.pod.node,) == pair.nodes and one.at >= pair.expected.at for one in pair.evicted)
     assert len(pairing) == 0
     assert len(pairs) == sum(what == "plan" for what, *_ in steps)

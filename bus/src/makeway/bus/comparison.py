@@ -1,4 +1,4 @@
-"""The comparison of one plan with what kube-scheduler's own preemption did about the same pod.
+"""The comparison of one plan with what kube-scheduler's own preemption did about the same pod or PodGroup.
 
 The planner writes it beside its decision records, when it is known what became of that: for each plan in
 mode `observe`, and for each preemption that no scheduler asked about. Both choices are judged by the same
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from makeway.bus.messages import Int64, Message, Preemptor, Text, Time, Token, Victim
+from makeway.bus.messages import Int64, MemberCount, Message, Preemptor, Text, Time, Token, Victim
 from makeway.bus.plan import Refusal
 
 TYPE_COMPARISON = "dev.makeway.comparison.v1"
@@ -23,6 +23,7 @@ class Choice(Message, frozen=True):
     `pdb_violations`: victims beyond what their disruption budgets allowed, counted over these victims
     alone. `groups_broken`: groups of which some pods go and others stay, though they only go together, or
     which fall below their minCount. `priority_sum`: each priority plus 2³¹, as kube-scheduler sums them.
+    `nodes`: of a choice for a PodGroup, those of its members; `node` is the first of them.
     `lost_work_seconds`: what the victims lose of their work, in seconds of a pod of the preemptor's size,
     whether the policy ranks by it or not.
     """
@@ -34,11 +35,25 @@ class Choice(Message, frozen=True):
     priority_sum: Int64 = 0
     latest_start: Time | None = None
     groups_broken: Int64 = 0
+    nodes: tuple[Text, ...] = ()
     lost_work_seconds: Int64 = 0
 
 
+class ComparedGroup(Message, frozen=True):
+    """The PodGroup that a comparison is about: how many members waited, and how many had to be placed.
+
+    `objective`: the terms by which both choices are judged, the first counts most.
+    """
+
+    members: MemberCount
+    must_place: MemberCount
+    objective: tuple[str, ...] = ()
+
+
 class Comparison(Message, frozen=True):
-    """What makeway would have done for a pod, and what DefaultPreemption did.
+    """What makeway would have done for a pod or a PodGroup, and what DefaultPreemption did.
+
+    `preemptor`: the pod; where `group` is there, the PodGroup, by its own name and UID.
 
     `result`, always from makeway's side: `same` (node and victims), `equal` (another choice, as good),
     `better`, `worse` (`decided_by` names the first rule on which they differ), `makewayOnly` (no pod was
@@ -76,3 +91,4 @@ class Comparison(Message, frozen=True):
     restored_pods: Int64 = 0
     past_complete: bool = True
     planned_after_microseconds: Int64 = 0
+    group: ComparedGroup | None = None

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Protocol, TypeVar
 
+from makeway.bus.comparison import Choice, Comparison
 from makeway.bus.decisions import RankedCandidate
 from makeway.bus.messages import Awaited, EvictionOrder, Victim
 from makeway.core.comparison import LEAST_LOST_WORK
@@ -68,6 +69,18 @@ def group_text(order: EvictionOrder) -> str:
     group = order.group
     name = f"{group.namespace}/{group.name}" if group is not None else "?"
     return f"group {name} ({counted(len(order.members), 'member')})"
+
+
+def compared_text(comparison: Comparison) -> str:
+    """Name what a comparison is about: `shop/web-1`, or `group shop/train-7 (8 members)`."""
+    name = f"{comparison.preemptor.namespace}/{comparison.preemptor.name}"
+    group = comparison.group
+    return name if group is None else f"group {name} ({counted(group.members, 'member')})"
+
+
+def place_text(choice: Choice) -> str:
+    """Name the node of a choice, or say how many a group's members are on."""
+    return counted(len(choice.nodes), "node") if len(choice.nodes) > 1 else choice.node
 
 
 def names_of(victims: Iterable[Victim]) -> list[str]:

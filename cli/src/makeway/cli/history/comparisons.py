@@ -20,6 +20,7 @@ from makeway.cli.ages import age
 from makeway.cli.history.rows import FOR, listed
 from makeway.cli.tables import Column
 from makeway.cli.text import safe
+from makeway.cli.units import compared_text, place_text
 from makeway.core.config.duration import as_text
 from makeway.core.k8s.times import api_time
 from makeway.core.text import counted
@@ -193,7 +194,7 @@ def cells(comparison: Comparison, now: datetime, *, wide: bool = False) -> tuple
     return (
         age(now - comparison.planned_at),
         api_time(comparison.planned_at),
-        safe(f"{comparison.preemptor.namespace}/{comparison.preemptor.name}"),
+        safe(compared_text(comparison)),
         _choice(comparison.default_preemption, wide=wide),
         _choice(comparison.makeway, wide=wide),
         comparison.result,
@@ -217,7 +218,7 @@ def _choice(choice: Choice | None, *, wide: bool) -> str:
         f"{choice.pdb_violations} PDB" if choice.pdb_violations else "",
         f"{counted(broken, 'group')} broken" if broken else "",
         counted(victims, "pod") if victims > 1 else "",
-        choice.node,
+        place_text(choice),
     ]
     return f"{', '.join(filter(None, parts))}: {listed(choice.victims, None if wide else _NAMED) or '-'}"
 

@@ -183,16 +183,17 @@ def was_by_others(comparison: Comparison) -> bool:
 
 def preempted_row(comparison: Comparison) -> Row:
     """Put into a row what kube-scheduler's own preemption did, or another scheduler's."""
-    preemptor, theirs = comparison.preemptor, comparison.default_preemption
+    preemptor, theirs, group = comparison.preemptor, comparison.default_preemption, comparison.group
     return Row(
         at=comparison.planned_at,
-        kind="pod",
+        kind="group" if group else "pod",
         result="preempted",
         namespace=preemptor.namespace,
         name=preemptor.name,
         uid=preemptor.uid,
+        members=group.members if group else 0,
         queue=comparison.queue,
-        node=theirs.node if theirs else "",
+        node=theirs.node if theirs and not group else "",
         victims=theirs.victims if theirs else (),
         pdb_violations=theirs.pdb_violations if theirs else 0,
         reason=f"by {preemptor.scheduler_name}, not by makeway",

@@ -183,4 +183,6 @@ def _of_group(answer: Explanation) -> list[str]:
         story is None or story.order is None or last.decision_id != story.order.decision_id
     ):
         lines += why_text.of_decision(last, None)
+    for other in answer.served_by_others[-1:]:
+        lines += why_text.served_by_another(other)
     return lines

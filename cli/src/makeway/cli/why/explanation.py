@@ -122,21 +122,24 @@ async def of_group(bus: Bus, namespace: str, name: str) -> Explanation:
     subject = Subject(namespace, name, group=True)
     taken, made = await orders_about(bus, subject)
     last = await last_decision(bus, subject)
-    if not made and last is None and not taken:
+    _, served = await by_others(bus, subject)
+    if not made and last is None and not served and not taken:
         raise NotKept(
-            f"no decision of the last three days is about PodGroup {namespace}/{name}, and no order of the "
-            "last week makes room for it or takes it as a whole"
+            f"no decision of the last three days is about PodGroup {namespace}/{name}, no order of the last "
+            "week makes room for it or takes it as a whole, and no preemption for it by others was seen"
         )
     story = await story_of(bus, made[-1]) if made else None
     about = made[-1].group if made else last.group if last is not None else None
+    uid = about.uid if about is not None else served[-1].preemptor.uid if served else ""
     return Explanation(
         state="group",
         namespace=namespace,
         name=name,
-        uid=about.uid if about is not None else "",
+        uid=uid,
         taken_by=tuple([await story_of(bus, order) for order in taken[-_MOST_TAKEN:]]),
         made_room=(story,) if story is not None else (),
         last_decision=last,
+        served_by_others=tuple(served),
     )
 
 

@@ -42,9 +42,9 @@ class Subject:
         return named and (order.kind == "group") == self.group
 
     def compared(self, one: Comparison) -> bool:
-        """Report whether another scheduler's preemption made room for a pod."""
+        """Report whether another scheduler's preemption made room for it."""
         pod = one.preemptor
-        return self._is(pod.namespace, pod.name, pod.uid)
+        return (one.group is not None) == self.group and self._is(pod.namespace, pod.name, pod.uid)
 
     def decided(self, record: DecisionRecord) -> bool:
         """Report whether a decision is about it."""
@@ -74,12 +74,12 @@ async def orders_about(bus: Bus, subject: Subject) -> tuple[list[EvictionOrder],
 
 
 async def by_others(bus: Bus, subject: Subject) -> tuple[list[Comparison], list[Comparison]]:
-    """Find the preemptions that others made: of a pod, and for it; oldest first. Raises BusError."""
+    """Find the preemptions that others made: of it, and for it; oldest first. Raises BusError."""
     of_it: list[Comparison] = []
     for_it: list[Comparison] = []
     for one in await comparisons(bus):
         victims = one.default_preemption.victims if one.default_preemption is not None else ()
-        if any(map(subject.takes, victims)):
+        if not subject.group and any(map(subject.takes, victims)):
             of_it.append(one)
         elif victims and subject.compared(one):
             for_it.append(one)

@@ -13,10 +13,12 @@ from makeway.cli.offline.simulate_text import by_number, pod_lines, spared
 from makeway.cli.units import (
     awaited_lines,
     closed_text,
+    compared_text,
     decided_text,
     group_text,
     in_units,
     names_of,
+    place_text,
     ruled_lines,
     unit_text,
     with_priorities,
@@ -105,7 +107,7 @@ def preempted_by_another(comparison: Comparison, victim: Victim) -> Iterator[str
     shared = (
         "; another pod preempted there at the same time, so it may be that one" if comparison.shared else ""
     )
-    yield f"  for:   {preemptor.namespace}/{preemptor.name} (priority {preemptor.priority}){shared}"
+    yield f"  for:   {compared_text(comparison)} (priority {preemptor.priority}){shared}"
     violating = "; it violates a PDB" if victim.pdb_violating else ""
     yield f"  rule:  {victim.rule} (its priority is {victim.priority}){violating}"
     theirs = comparison.default_preemption
@@ -118,19 +120,22 @@ def preempted_by_another(comparison: Comparison, victim: Victim) -> Iterator[str
 def served_by_another(comparison: Comparison) -> Iterator[str]:
     """Say whom another than makeway preempted for a pod, and what makeway would have done instead."""
     preemptor, theirs = comparison.preemptor, comparison.default_preemption
-    where = f" on {theirs.node}" if theirs else ""
+    where = f" on {place_text(theirs)}" if theirs else ""
     yield (
-        f"  {preemptor.scheduler_name} made room for {preemptor.namespace}/{preemptor.name} "
+        f"  {preemptor.scheduler_name} made room for {compared_text(comparison)} "
         f"(priority {preemptor.priority}){where} {api_time(comparison.planned_at)}, not makeway"
     )
     shared = "; another pod preempted there at the same time, so some may be its" if comparison.shared else ""
     victims = theirs.victims if theirs else ()
-    for victim in victims:
+    shown = victims[:_SHOWN] if comparison.group else victims
+    for victim in shown:
         violating = "; it violates a PDB" if victim.pdb_violating else ""
         yield (
             f"  - {victim.namespace}/{victim.name} (priority {victim.priority}): "
             f"{victim.rule}{violating}{shared}"
         )
+    if len(victims) > len(shown):
+        yield f"  and {counted(len(victims) - len(shown), 'victim')} more"
     yield from _instead(comparison)
 
 
@@ -142,7 +147,7 @@ def _instead(comparison: Comparison) -> Iterator[str]:
     elif ours is not None and comparison.result != "same":
         by = f" by {comparison.decided_by}" if comparison.decided_by else ""
         taken = _some(ours.victims) if ours.victims else "no pod"
-        yield f"  makeway would have taken {taken} on {ours.node}: {comparison.result}{by}"
+        yield f"  makeway would have taken {taken} on {place_text(ours)}: {comparison.result}{by}"
     elif ours is not None:
         yield "  makeway would have chosen the same"
 

@@ -1,4 +1,4 @@
-"""Who wrote a mark: makeway's evictor, or the preemption of others.
+"""Who wrote a mark: makeway's evictor, or the preemption of others. Of pods and of groups alike.
 
 The field manager says so (`makeway.core.k8s.authorship`), and so does an order that names the pod, however
 it ended: an order is stored before its evictor marks a pod. Where neither does, as for a mark that was first
@@ -21,9 +21,10 @@ MOST_HELD: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class SeenMark:
-    """A mark as it was seen: `seen`, on the monotonic clock."""
+    """A mark as it was seen: `seen`, on the monotonic clock. `for_group`: it says that it is for one."""
 
     evicted: Evicted
+    for_group: bool
     writers: frozenset[str]
     seen: float
 

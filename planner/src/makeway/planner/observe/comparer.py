@@ -1,4 +1,4 @@
-"""Preemptions of others compared with what makeway would have done.
+"""Preemptions compared with what makeway would have done: for pods, or for pod groups.
 
 It hears of decisions of mode `observe`, of nominations and of others' marks; for a preemption about which no
 scheduler asked it plans once the first mark and the nomination have both been seen, as of before that mark.
@@ -19,11 +19,19 @@ import msgspec
 from makeway.bus.comparison import Comparison
 from makeway.bus.ids import decision_id
 from makeway.core.k8s.objects import Pod
+from makeway.core.k8s.pod_groups import group_of
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import SelectorError
 from makeway.core.recent import Recent
 from makeway.planner.observe.comparing import Observed, comparison, expected, observed
-from makeway.planner.observe.pairing import MOST_WAITING, ComparedPair, Pairing, UnaskedPreemption
+from makeway.planner.observe.loops import by_owner
+from makeway.planner.observe.pairing import (
+    MOST_GROUPS,
+    MOST_WAITING,
+    ComparedPair,
+    Pairing,
+    UnaskedPreemption,
+)
 from makeway.planner.observe.past import ShortPast
 from makeway.planner.observe.unasked import planning_unasked
 from makeway.planner.plan.cache import PlanCache
@@ -38,12 +46,12 @@ MOST_SECONDS: Final = 10.0
 _decode_pod = msgspec.json.Decoder(Pod).decode
 
 Preempted = Callable[[PodRecord, PodRecord, datetime, str], None]
-"""Hears of a preemptor, of a victim, and when and by which scheduler that was marked."""
+"""Hears of a preemptor, or a member of it, of a victim, and when and by which scheduler that was marked."""
 
 
 @dataclass(eq=False)
 class Comparer:
-    """One planner's. `pairing`: its plans and marks.
+    """One planner's, of pods or of groups. `pairing`: its plans and marks.
 
     `preempted` hears of each victim of others. `served`: whether a live order of makeway's is for a
     preemptor. `unsynced`: what is missing to plan on.
@@ -51,6 +59,7 @@ class Comparer:
 
     identity: str
     _: KW_ONLY
+    of_groups: bool
     snapshot: Snapshot
     past: ShortPast
     cluster_uid: str
@@ -60,8 +69,9 @@ class Comparer:
 
     def __post_init__(self) -> None:
         self._cache = PlanCache()
-        self.pairing = Pairing(served=self.served)
-        self._observed = Recent[str, Observed](MOST_WAITING)
+        most = MOST_GROUPS if self.of_groups else MOST_WAITING
+        self.pairing = Pairing(anywhere=self.of_groups, most=most, served=self.served)
+        self._observed = Recent[str, Observed](most)
 
     def expect(self, decision: Decision, now: datetime) -> list[Comparison]:
         """Take a decision that was made in mode `observe`; return what that concludes.
@@ -69,19 +79,28 @@ class Comparer:
         Nothing where the answer is late: a plan as of before the first mark waits already, and the pods that
         the scheduler asked with had no nomination yet.
         """
-        uid = decision.asked.preemptor.uid
+        key = decision.key
         asked = (_decode_pod(one.pod) for one in decision.request.classes)
         nominated = [pod for pod in asked if pod.status.nominated_node_name and not pod.spec.node_name]
-        for pod in nominated:
-            self.pairing.put(pod, now)
-        waiting = self._observed.get(uid) if self.pairing.waits_for(uid, decision.at) else None
+        for pod in () if self.of_groups else nominated:
+            self.put(pod, now)
+        waiting = self._observed.get(key) if self.pairing.waits_for(key, decision.at) else None
         if waiting is not None and waiting.certainty is not None and not nominated:
             return []
         return self._expect(observed(self.snapshot, decision), now)
 
+    def put(self, pod: Pod, now: datetime) -> None:
+        """Note where a pod is nominated to or bound."""
+        if key := self._key_of(pod):
+            self.pairing.put(key, pod, now)
+
     def due(self, now: datetime) -> list[Comparison]:
         """Return the comparisons of which nothing more is expected."""
         return self._concluded(self.pairing.due(now), now)
+
+    def unasked(self, now: datetime, *, anew: bool = False) -> list[UnaskedPreemption]:
+        """Return the preemptions that are to be planned for; `anew`: that have shown since the last look."""
+        return self.pairing.unasked(now, self._about if self.of_groups else None, anew=anew)
 
     async def plan(
         self,
@@ -95,7 +114,7 @@ class Comparer:
         `nominated`, `in_flight`: as of `planning_unasked`. Nothing where its plan is late, or the snapshot is
         not complete.
         """
-        if self.pairing.waits_for(seen.uid, seen.at) or self.unsynced():
+        if self.pairing.waits_for(seen.key, seen.at) or self.unsynced():
             return []
         began = time.perf_counter()
 
@@ -129,18 +148,33 @@ class Comparer:
 
     # -------------------------------------------------------------------------------- inner work
 
+    def _key_of(self, pod: Pod) -> str:
+        """Return what a pod's preemptor is known by; empty of a pod without a group where groups are."""
+        if not self.of_groups:
+            return pod.metadata.uid
+        name = group_of(pod)
+        return f"{pod.metadata.namespace}/{name}" if name else ""
+
+    def _about(self, key: str) -> tuple[int, int] | None:
+        """Return a group's priority, and how many of its members have no node; None where it is not known."""
+        groups, pods = self.snapshot.groups, self.snapshot.pods
+        if (record := groups.record_of(key)) is None:
+            return None
+        known = (pods.get(uid) for uid in groups.uids(key))
+        return record.priority, sum(pod is not None and not pod.node and not pod.terminating for pod in known)
+
     def _expect(self, seen: Observed, now: datetime) -> list[Comparison]:
         plan = expected(self.snapshot, seen.decision)
         found = self._concluded(self.pairing.expect(plan, asked=seen.certainty is None), now)
-        self._observed[plan.uid] = seen
+        self._observed[plan.key] = seen
         return found
 
     def _concluded(self, pairs: Iterable[ComparedPair], now: datetime) -> list[Comparison]:
         found = []
         for pair in pairs:
-            if (seen := self._observed.pop(pair.expected.uid, None)) is None:
+            if (seen := self._observed.pop(pair.expected.key, None)) is None:
                 continue
-            preemptor = seen.decision.asked.preemptor
+            preemptor = min((one.preemptor for one in seen.decision.question.each), key=by_owner)
             for mark in pair.evicted:
                 self.preempted(preemptor, mark.pod, mark.at, mark.scheduler)
             compared = comparison(seen, pair, self.identity, now)

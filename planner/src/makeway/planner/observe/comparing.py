@@ -1,16 +1,18 @@
 """From a pair to a comparison: both choices judged, and what that comes to. Pure.
 
-Both are ranked by kube-scheduler's rules.
+The choices for a pod are ranked by kube-scheduler's rules, those for a group by the terms of its plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
-from makeway.bus.comparison import Choice, Comparison, ComparisonResult
+from makeway.bus.comparison import Choice, ComparedGroup, Comparison, ComparisonResult
 from makeway.core.comparison import (
+    LEAST_LOST_WORK,
     RULES,
     RULES_WITH_LOST_WORK,
     Judgement,
@@ -19,12 +21,15 @@ from makeway.core.comparison import (
     judge,
 )
 from makeway.core.k8s.importance import NOT_STARTED, microseconds, moment_of
+from makeway.core.policy.document import GroupTerm
 from makeway.core.policy.lost_work import WHOLE
 from makeway.core.policy.rules import LOWER_PRIORITY
-from makeway.planner.observe.marks import Expected
+from makeway.planner.observe.marks import ANYWHERE, Expected
 from makeway.planner.observe.pairing import ComparedPair
 from makeway.planner.plan.constraints.budgets import debits_before
 from makeway.planner.plan.decision import Decision, refusal_of
+from makeway.planner.plan.gang.question import GangQuestion
+from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.lost_work import LostWorkOf, lost_work_of
 from makeway.planner.plan.naming import as_victim
 from makeway.planner.plan.result import Plan, PlanRefusal
@@ -50,13 +55,25 @@ class Certainty:
     after: timedelta = timedelta()
 
 
+RULE_OF: Final[Mapping[GroupTerm, str]] = {
+    "budgets": "fewest-pdb-violations",
+    "highestPriority": "lowest-highest-priority",
+    "groups": "fewest-groups-broken",
+    "lostWork": LEAST_LOST_WORK,
+    "highestVictims": "fewest-highest-priority-victims",
+    "prioritySum": "lowest-priority-sum",
+    "victims": "fewest-victims",
+}
+"""What decides between two choices for a group, as comparisons of pods name it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Observed:
     """A decision in mode `observe`, as it is kept until it is known what others did.
 
-    `own`: the victims of its best candidate, with the budgets that cover them; None where there is none.
-    `certainty`: of a plan that no scheduler asked for. `lost_work`: what victims lose by its measure;
-    `ranked`: it decided.
+    `own`: the victims of its plan, of a pod's of the best candidate, with the budgets that cover them; None
+    where there is none. `certainty`: of a plan that no scheduler asked for. `lost_work`: what victims lose by
+    its measure; `ranked`: it decided.
     """
 
     decision: Decision
@@ -78,8 +95,9 @@ def observed(snapshot: Snapshot, decision: Decision, certainty: Certainty | None
     chosen = decision.chosen
     own = None if chosen is None else tuple(gone(snapshot, one.pod) for one in chosen)
     policy = snapshot.exemptions.policy.lost_work
+    ranked = "lostWork" in decision.objective if decision.objective else policy.rank != "off"
     lost_work = lost_work_of(policy, decision.needs, microseconds(decision.at))
-    return Observed(decision, own, lost_work, policy.rank != "off", certainty)
+    return Observed(decision, own, lost_work, ranked, certainty)
 
 
 def expected(snapshot: Snapshot, decision: Decision) -> Expected:
@@ -87,11 +105,14 @@ def expected(snapshot: Snapshot, decision: Decision) -> Expected:
     asked, result = decision.asked, decision.result
     taken = debits_before(snapshot, asked.leaving | asked.in_flight.keys(), asked.allowed_before)
     budgets = (snapshot.budgets.get(key) for key in snapshot.budgets.keys())  # noqa: SIM118 - no mapping
-    candidates = result.candidates if isinstance(result, Plan) else ()
-    victims = {one.node: frozenset(victim.pod.uid for victim in one.victims) for one in candidates}
+    victims: dict[str, frozenset[str]] = {}
+    if isinstance(result, GangPlan):
+        victims[ANYWHERE] = frozenset(one.pod.uid for one in result.victims)
+    for candidate in result.candidates if isinstance(result, Plan) else ():
+        victims[candidate.node] = frozenset(one.pod.uid for one in candidate.victims)
     return Expected(
         decision_id=decision.decision_id,
-        uid=asked.preemptor.uid,
+        key=decision.key,
         priority=asked.preemptor.priority,
         scheduler=asked.scheduler_name,
         at=decision.at,
@@ -115,8 +136,13 @@ def comparison(seen: Observed, pair: ComparedPair, planner: str, now: datetime) 
         return None
     result, decided_by, note = _verdict(pair, seen, ours, theirs)
     last = max((mark.at for mark in pair.evicted), default=None)
-    planned, refusal = decision.result, decision.refusal
-    best = planned.candidates[0].node if isinstance(planned, Plan) and planned.candidates else ""
+    planned, question, group = decision.result, decision.question, None
+    if isinstance(question, GangQuestion):
+        group = ComparedGroup(
+            members=question.total, must_place=question.must_place, objective=decision.objective
+        )
+    refusal = decision.refusal
+    own_nodes = () if isinstance(planned, PlanRefusal) else planned.nodes
     own = tuple((one.pod, one.rule) for one in decision.chosen or ())
     evicted = tuple((mark.pod, LOWER_PRIORITY) for mark in pair.evicted)
     return Comparison(
@@ -129,8 +155,8 @@ def comparison(seen: Observed, pair: ComparedPair, planner: str, now: datetime) 
         result=result,
         queue=decision.queue,
         decided_by=decided_by,
-        makeway=_choice(best, own, ours),
-        default_preemption=_choice(pair.node, evicted, theirs),
+        makeway=_choice(own_nodes, own, ours, of_group=group is not None),
+        default_preemption=_choice(pair.nodes, evicted, theirs, of_group=group is not None),
         refusal=refusal_of(refusal) if refusal is not None else None,
         plan_duration_microseconds=int(decision.duration_seconds * 1_000_000),
         nominated_after_microseconds=_since(decision.at, pair.nominated_at),
@@ -142,6 +168,7 @@ def comparison(seen: Observed, pair: ComparedPair, planner: str, now: datetime) 
         restored_pods=certainty.restored if certainty else 0,
         past_complete=certainty.complete if certainty else True,
         planned_after_microseconds=round(certainty.after.total_seconds() * 1_000_000) if certainty else 0,
+        group=group,
     )
 
 
@@ -157,25 +184,35 @@ def _verdict(
     if ours is None:
         return "undetermined", "", UNMODELLED
     victims = {one.pod.uid for one in decision.chosen or ()}
-    if result.nodes == (pair.node,) and victims == {mark.gone.uid for mark in pair.evicted}:
+    if result.nodes == pair.nodes and victims == {mark.gone.uid for mark in pair.evicted}:
         return "same", "", ""
-    return *compare(ours, theirs, RULES_WITH_LOST_WORK if seen.ranked else RULES), ""
+    of_pods = RULES_WITH_LOST_WORK if seen.ranked else RULES
+    rules = tuple(RULE_OF[term] for term in decision.objective) or of_pods
+    return *compare(ours, theirs, rules), ""
 
 
-def _choice(node: str, pods: Sequence[tuple[PodRecord, str]], judgement: Judgement | None) -> Choice | None:
+def _choice(
+    nodes: tuple[str, ...],
+    pods: Sequence[tuple[PodRecord, str]],
+    judgement: Judgement | None,
+    *,
+    of_group: bool,
+) -> Choice | None:
     """Write a choice down; None where there is none. The pods of a unit may run on other nodes."""
-    node = node or min((pod.node for pod, _ in pods), default="")
-    if not node:
+    nodes = nodes or tuple(sorted({pod.node for pod, _ in pods}))
+    if not nodes:
         return None
+    told = nodes if of_group else ()
     if judgement is None:
-        return Choice(node=node)
+        return Choice(node=nodes[0], nodes=told)
     victims = tuple(
-        as_victim(pod, rule, node=pod.node or node, pdb_violating=pod.uid in judgement.violating)
+        as_victim(pod, rule, node=pod.node or nodes[0], pdb_violating=pod.uid in judgement.violating)
         for pod, rule in sorted(pods, key=lambda one: one[0].importance)
     )
     start = judgement.start_micros
     return Choice(
-        node=node,
+        node=nodes[0],
+        nodes=told,
         victims=victims,
         pdb_violations=len(judgement.violating),
         groups_broken=judgement.groups_broken,

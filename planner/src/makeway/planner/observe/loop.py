@@ -1,10 +1,9 @@
 """What others preempt, compared with what makeway would have done.
 
 In mode `observe` it hears of each decision before the plugin does, and so before DefaultPreemption acts; the
-rest it sees in the pods' list-watch. Which marks are others' `authors` says. For a preemption that no
-scheduler asked about, it plans once the first mark and the nomination have both been seen, as of before that
-mark. Preemptions for pod groups are not compared. Nothing waits for it, and what it cannot keep up with is
-dropped and counted.
+rest it sees in the pods' list-watch. Which marks are others' `authors` says, of pods and groups alike. For a
+preemption that no scheduler asked about, it plans once the first mark and the nomination have both been seen,
+as of before that mark. Nothing waits for it, and what it cannot keep up with is dropped and counted.
 """
 
 from __future__ import annotations
@@ -86,23 +85,29 @@ class ObserveLoop:
         self._loops = PreemptionLoops()
         self._unasked: asyncio.Queue[UnaskedPreemption] = asyncio.Queue(QUEUE_LIMIT)
         self._authors = Authors(self.ledger)
-        self._comparer = Comparer(
-            self.identity,
-            snapshot=self.snapshot,
-            past=self.past,
-            cluster_uid=self.cluster_uid,
-            preempted=self._preempted,
-            unsynced=self.unsynced,
-            served=self.ledger.makes_room_for,
-        )
-        self._pairing = self._comparer.pairing
+
+        def comparer(served: Callable[[str], bool], *, of_groups: bool) -> Comparer:
+            return Comparer(
+                self.identity,
+                of_groups=of_groups,
+                snapshot=self.snapshot,
+                past=self.past,
+                cluster_uid=self.cluster_uid,
+                preempted=self._preempted,
+                unsynced=self.unsynced,
+                served=served,
+            )
+
+        self._pods = comparer(self.ledger.makes_room_for, of_groups=False)
+        self._gangs = comparer(lambda _: False, of_groups=True)
+        self._both = (self._gangs, self._pods)
         self._marked: set[str] = set()
         self._told = Recent[str, tuple[object, ...]](_TOLD_LIMIT)
         self._queue: asyncio.Queue[Comparison] = asyncio.Queue(QUEUE_LIMIT)
 
     def __len__(self) -> int:
         """How many plans wait for their counterpart."""
-        return len(self._pairing)
+        return sum(len(one.pairing) for one in self._both)
 
     def loops(self) -> int:
         """Return how many pairs of owners preempt each other, or one the other, again and again."""
@@ -117,17 +122,18 @@ class ObserveLoop:
         return hold_back(self._loops, preemptors, plan, now)
 
     def expect(self, decision: Decision) -> None:
-        """Take a decision about a pod that was made in mode `observe`, on the snapshot as it is now."""
-        if decision.request.group is None:
-            self._say_all(self._comparer.expect(decision, self.now()))
+        """Take a decision that was made in mode `observe`, on the snapshot as it is now."""
+        comparer = self._pods if decision.request.group is None else self._gangs
+        self._say_all(comparer.expect(decision, self.now()))
 
     # What the list-watch calls.
 
     def put(self, item: Pod) -> None:
         """Note a nomination, a binding, a new mark, or that a mark was taken back."""
         uid, now = item.metadata.uid, self.now()
-        self._pairing.put(item, now)
-        scheduler = "" if preempted_for_group(item) else preempted_by(item)
+        for one in self._both:
+            one.put(item, now)
+        scheduler = preempted_by(item)
         if scheduler and uid not in self._marked:
             self._marked.add(uid)
             self._mark(item, scheduler)
@@ -135,19 +141,22 @@ class ObserveLoop:
             self._marked.discard(uid)
             if item.metadata.deletion_timestamp is None:
                 self._authors.withdraw(uid)
-                self._pairing.withdrawn(uid, item.spec.node_name or "")
-        self._plan_for(self._pairing.unasked(now, anew=True))
+                for one in self._both:
+                    one.pairing.withdrawn(uid, item.spec.node_name or "")
+        self._plan_for(self._pods.unasked(now, anew=True))
 
     def drop(self, item: Pod) -> None:
         """Note that a pod is gone."""
         uid = item.metadata.uid
-        self._pairing.drop(uid, self.now())
+        for one in self._both:
+            one.pairing.drop(uid, self.now())
         self._marked.discard(uid)
         self._told.pop(uid, None)
 
     def retain(self, uids: set[str]) -> None:
         """Note that pods which a complete list does not have are gone."""
-        self._pairing.retain(uids, self.now())
+        for one in self._both:
+            one.pairing.retain(uids, self.now())
         self._marked &= uids
         for uid in self._told.keys() - uids:
             del self._told[uid]
@@ -167,8 +176,8 @@ class ObserveLoop:
         if not len(self._authors):
             return
         for mark in self._authors.of_others():
-            self._pairing.evicted(mark.evicted)
-        self._plan_for(self._pairing.unasked(self.now(), anew=True))
+            (self._gangs if mark.for_group else self._pods).pairing.evicted(mark.evicted)
+        self._plan_for(self._pods.unasked(self.now(), anew=True))
 
     # What runs.
 
@@ -179,9 +188,10 @@ class ObserveLoop:
             self.orders_read()
             if len(self._authors):
                 continue
-            now = self.now()
-            self._plan_for(self._pairing.unasked(now))
-            self._say_all(self._comparer.due(now))
+            for comparer in self._both:
+                now = self.now()
+                self._plan_for(comparer.unasked(now))
+                self._say_all(comparer.due(now))
 
     async def plan_forever(self) -> NoReturn:
         """Plan for preemptions that no scheduler asked about, one after the other."""
@@ -224,6 +234,7 @@ class ObserveLoop:
         gone_now, revision = gone(self.snapshot, pod), self.snapshot.revision
         mark = SeenMark(
             Evicted(pod, gone_now, scheduler, self.now(), revision),
+            for_group=preempted_for_group(item),
             writers=writers_of_mark(item),
             seen=time.monotonic(),
         )
@@ -240,10 +251,10 @@ class ObserveLoop:
                 self.metrics.comparison_records.labels("dropped").inc()
 
     async def _plan(self, seen: UnaskedPreemption) -> None:
-        found = await self._comparer.plan(
+        found = await (self._gangs if seen.of_group else self._pods).plan(
             seen,
             self.now(),
-            self._pairing.nominated,
+            self._pods.pairing.nominated,
             lambda uid: self.ledger.in_flight(self.now(), asking=uid),
         )
         self._say_all(found)

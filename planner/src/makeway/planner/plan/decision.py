@@ -64,6 +64,12 @@ class Decision:
     min_count: int = 0
 
     @property
+    def key(self) -> str:
+        """Return what the preemptor is known by: a pod's UID, or a group's namespace/name."""
+        question = self.question
+        return question.name if isinstance(question, GangQuestion) else question.preemptor.uid
+
+    @property
     def asked(self) -> Question:
         """Return the question about the pod, or a member of the group."""
         return self.question.each[0]

@@ -12,6 +12,7 @@ from makeway.bus.comparison import Choice, Comparison
 from makeway.bus.messages import Victim
 from makeway.cli.history.comparisons import COMPARED, Summary, behind, summed, together
 from makeway.cli.text import safe
+from makeway.cli.units import place_text
 from makeway.ui.model.entries import MOST_TEXT, first
 
 MOST_COMPARISONS: Final = 2_000
@@ -99,7 +100,7 @@ def _side(choice: Choice | None) -> ComparedChoice | None:
     if choice is None:
         return None
     return ComparedChoice(
-        node=safe(choice.node),
+        node=safe(place_text(choice)),
         victims=first(choice.victims),
         victims_total=len(choice.victims),
         pdb_violations=choice.pdb_violations,
