@@ -62,6 +62,7 @@ func TestARefusedPodIsDueWhenThePolicyThatItDependsOnChanges(t *testing.T) {
 	for number, changed := range []func(*wire.ControlState){
 		func(s *wire.ControlState) { s.PolicyRevision = "second" },
 		func(s *wire.ControlState) { s.QueuesRevision = "first" },
+		func(s *wire.ControlState) { s.TolerationsRevision = "17" },
 	} {
 		w.tells(enforcing(int64(3+number), changed), stream)
 		if due := retry.Due(memory.RetryBurst, false); len(due) != 1 {

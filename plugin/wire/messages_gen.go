@@ -508,7 +508,8 @@ type VictimOutcome struct {
 // what restricts preemption. Settled is the planner's own memory: a planner that begins to lead starts no
 // timer for a queue whose terms are as they are there. Enforcing, its own memory as well: the processes
 // that had not ended. Pods: about how many there are, bound to a node, for limits that are a share of
-// them; 0 where that is not known.
+// them; 0 where that is not known. TolerationsRevision: the resourceVersion of ConfigMap
+// `makeway-tolerations` as the planner has read it; empty where it is not there.
 type ControlState struct {
 	Revision             int64             `json:"revision"`
 	Mode                 string            `json:"mode" check:"required,oneOf=enforce|observe|off"`
@@ -525,6 +526,7 @@ type ControlState struct {
 	Settled              []SettledQuota    `json:"settled,omitempty"`
 	Enforcing            []EnforcedQuota   `json:"enforcing,omitempty"`
 	Pods                 int64             `json:"pods,omitempty" check:"least=0"`
+	TolerationsRevision  string            `json:"tolerationsRevision,omitempty"`
 }
 
 // EnforcedQuota: A queue whose process had not ended, with the maximum that it began with.

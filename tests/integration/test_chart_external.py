@@ -21,6 +21,7 @@ RARELY_USED = {
         "create pods/eviction": "only where disruption budgets are hard",
         "get daemonsets.apps": "only of pods that claim a DaemonSet as their owner",
         f"patch configmaps {NAMESPACE}/makeway-breaker": "only when the breaker opens",
+        f"get configmaps {NAMESPACE}/makeway-tolerations": "only where a victim's PriorityClass is gone",
     },
 }
 """What this test does not make the components do, and why they may need it."""

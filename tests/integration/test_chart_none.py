@@ -22,6 +22,7 @@ WRITES = {
     f"create leases.coordination.k8s.io {NAMESPACE}",
     f"update leases.coordination.k8s.io {NAMESPACE}/makeway-planner",
     "create events.events.k8s.io",
+    f"patch configmaps {NAMESPACE}/makeway-tolerations",
 }
 """What the planner changes in a cluster, of which no part is a pod's or a node's."""
 

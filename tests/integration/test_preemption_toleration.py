@@ -1,5 +1,6 @@
 """PreemptionToleration on the real control plane: planner, plugin and evictor keep to the class as it is."""
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -15,7 +16,7 @@ from integration.preempting import (
 )
 from integration.priority_classes import Classes
 from integration.space import Space
-from integration.waiting import until_seen
+from integration.waiting import NotYet, until, until_seen
 from makeway.core.k8s.objects import Pod
 from narrowing import there
 
@@ -120,18 +121,49 @@ async def test_a_class_that_cannot_be_read_is_told_so(space: Space, classes: Cla
     )
 
 
-async def test_a_class_that_is_gone_keeps_its_pods_until_it_is_back(space: Space, classes: Classes) -> None:
+RECORD = "/api/v1/namespaces/makeway-system/configmaps/makeway-tolerations"
+
+
+async def recorded(space: Space) -> dict[str, str]:
+    return json.loads(await space.api.request("GET", RECORD)).get("data") or {}
+
+
+async def until_recorded(space: Space, name: str) -> None:
+    await until_seen("the class is on record", lambda: recorded(space), lambda seen: name in seen)
+
+
+async def told_of(space: Space, name: str) -> str:
+    """Return what is told of a class that is gone, once it is."""
+
+    async def told() -> str:
+        listed = await space.api.request("GET", "/apis/events.k8s.io/v1/namespaces/makeway-system/events")
+        for event in json.loads(listed)["items"]:
+            if event["reason"] == "TolerationOutlivesClass" and f"PriorityClass {name} " in event["note"]:
+                return str(event["note"])
+        raise NotYet(f"nothing is told of {name}")
+
+    return await until("what outlives a class is told", told)
+
+
+async def test_a_toleration_outlives_its_class_until_its_entry_goes(space: Space, classes: Classes) -> None:
     tolerant = f"{space.namespace}-tolerant"
     await one_victim(space, classes, 1010, -1)
+    await until_recorded(space, tolerant)
 
     await classes.delete(tolerant)
 
+    note = await told_of(space, tolerant)
+    assert f'--type merge -p \'{{"data":{{"{tolerant}":null}}}}\'' in note
     urgent = await ask(space, 1009)
     await assert_stays_pending(space, "urgent")
     assert deletes_of(space, "victim") == []
     decision = await first_decision(space, urgent)
-    assert f"PriorityClass {tolerant} does not exist" in decision.nearest[0].spared[0].detail
+    assert (
+        f"PriorityClass {tolerant} is gone, makeway-tolerations has it"
+        in decision.nearest[0].spared[0].detail
+    )
 
-    await classes.add("tolerant", VICTIM_PRIORITY)
+    await space.merge(RECORD, {"data": {tolerant: None}})
     assert await space.until_bound("urgent") == "n1"
     assert len(deletes_of(space, "victim")) == 1
+    assert tolerant not in await recorded(space)

@@ -12,6 +12,7 @@ from makeway.core.k8s.times import api_time
 from makeway.core.policy.document import Policy, parse_policy
 from makeway.core.policy.external import ANNOTATION, EXTERNAL
 from makeway.core.policy.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
+from makeway.core.policy.toleration_record import entry_of
 from makeway.core.queues.parsing import parse_queues
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline import configuring
@@ -31,11 +32,12 @@ Manifest = dict[str, Any]
 
 
 def world(case: Case) -> World:
-    """Return the cluster as it is read from a dump, with policy and queues."""
+    """Return the cluster as it is read from a dump, with policy, queues and the record of tolerations."""
     found = world_of(msgspec.json.encode({"kind": "List", "items": _objects(case)}), "dump")[0]
     configuring.enforce(found, policy_text(case), "policy")
     if case.queues:
         configuring.adopt(found, queues_text(case), "queues")
+    configuring.take_tolerations(found, record(case), "record")
     return found
 
 
@@ -142,6 +144,11 @@ def queues_text(case: Case, *, before: bool = False) -> str:
 def tree(case: Case, *, before: bool = False) -> QueueTree:
     """Return the queues as a tree."""
     return parse_queues(queues_text(case, before=before), "queues").tree
+
+
+def record(case: Case) -> dict[str, str]:
+    """Return the data of the record of tolerations."""
+    return {name: entry_of(a_class(name, one)) for name, one in case.classes.items() if one.recorded}
 
 
 def a_class(name: str, one: PriorityClass) -> objects.PriorityClass:

@@ -10,6 +10,7 @@ from makeway.bus.messages import EvictionOrder, Fence, Outcome
 from makeway.core.k8s import objects
 from makeway.core.k8s.daemonset_owner import daemonset_owner
 from makeway.core.k8s.pod_groups import GroupKey, PodGroup, group_record
+from makeway.core.policy.toleration_record import parse_record
 from makeway.evictor.judge.verdicts import Refused
 from makeway.planner.offline.manifests import NewPod
 from makeway.planner.offline.quotas import lowered
@@ -255,6 +256,7 @@ def _evictor(case: Case) -> World:
     cluster.classes = building.classes(case)
     read = (msgspec.convert(one, objects.Namespace) for one in building.namespaces(case))
     cluster.namespaces = {one.metadata.name: one for one in read}
+    cluster.tolerations = parse_record(building.record(case))
     cluster.group_api = PodGroupApi("v1beta1", composites=True)
     for group in building.groups(case):
         known = msgspec.convert(group, PodGroup)

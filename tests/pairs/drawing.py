@@ -65,11 +65,12 @@ class Group:
 
 @dataclass(frozen=True)
 class PriorityClass:
-    """What a class tolerates. `gone`: it was deleted."""
+    """What a class tolerates. `gone`: it was deleted; `recorded`: the record of tolerations has it."""
 
     minimum: int | None
     seconds: int
     gone: bool = False
+    recorded: bool = False
 
 
 @dataclass(frozen=True)
@@ -272,6 +273,7 @@ def _classes(pick: random.Random) -> dict[str, PriorityClass]:
     minimum, seconds = pick.choice([None, PRIORITY, PRIORITY + 1]), pick.choice([-1, 100, 0])
     return {
         "steady": PriorityClass(minimum, seconds),
+        "on-record": PriorityClass(PRIORITY + 1, pick.choice([-1, 100]), gone=True, recorded=True),
         "forgotten": PriorityClass(PRIORITY + 1, -1, gone=True),
     }
 

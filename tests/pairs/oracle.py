@@ -70,11 +70,9 @@ def protected(case: Case, pod: Pod) -> str:
 
 
 def tolerates(case: Case, pod: Pod) -> bool:
-    """Report whether a pod's class exempts it, which one that is gone always does."""
+    """Report whether a pod's class exempts it: as it is, or as it is on record where it is gone."""
     found = case.classes.get(pod.priority_class)
-    if found is not None and found.gone:
-        return True
-    if found is None or found.seconds == 0:
+    if found is None or (found.gone and not found.recorded) or found.seconds == 0:
         return False
     minimum = VALUE + 1 if found.minimum is None else found.minimum
     return case.preemptor.priority < minimum and (found.seconds < 0 or pod.scheduled_ago <= found.seconds)

@@ -11,9 +11,11 @@ import pytest
 
 from makeway.core.policy.exemption import NOT_EXEMPT
 from makeway.core.policy.rules import Verdict
+from makeway.core.policy.toleration_record import NO_RECORD, TolerationRecord
 from pairs.checking import disagreements
 from pairs.drawing import PAIRS, draw
 from pairs.run import kept, together
+from unit.evictor.fakes import FakeCluster
 
 CASES = 300
 PARTS = 6
@@ -36,7 +38,15 @@ def test_every_pair_of_features_is_drawn() -> None:
     assert [pair for pair in PAIRS if counts[pair] < 2] == []
 
 
+async def _no_record(cluster: FakeCluster) -> TolerationRecord:
+    return NO_RECORD
+
+
 DEFECTS: dict[str, tuple[str, Any]] = {
+    "the evictor reads no record of tolerations": (
+        "unit.evictor.fakes.FakeCluster.read_tolerations",
+        _no_record,
+    ),
     "the planner keeps no guarantee": (
         "makeway.planner.plan.constraints.queues.QueueConstraints.kept",
         lambda self, batch, removable: np.zeros_like(removable),

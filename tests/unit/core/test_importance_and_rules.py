@@ -22,6 +22,7 @@ from makeway.core.policy.rules import (
     victim_rules,
 )
 from makeway.core.policy.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
+from makeway.core.policy.toleration_record import UNREAD_RECORD
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -88,7 +89,7 @@ def test_without_policy_and_annotations_only_priorities_decide() -> None:
 
 def test_rules_see_classes_as_they_are_when_they_are_asked() -> None:
     classes: dict[str, PriorityClass] = {}
-    rules = rules_in_force(Policy(), classes)
+    rules = rules_in_force(Policy(), classes, UNREAD_RECORD)
     before = judge(rules, pair(1, PodFacts(priority_class="late")))
     classes["late"] = PriorityClass(metadata=Metadata(name="late"))
 

@@ -15,6 +15,7 @@ from makeway.core.policy.delay import UnreadableDelay, delay_of
 from makeway.core.policy.document import Protection
 from makeway.core.policy.exemption import NOT_EXEMPT
 from makeway.core.policy.facts import facts_of
+from makeway.core.policy.toleration_record import UNREAD_RECORD, parse_record
 
 _TABLES = Path(__file__).parents[3] / "bus/testdata/rules"
 
@@ -33,11 +34,15 @@ def pod_of(case: dict[str, Any]) -> Pod:
 def test_a_priority_class_exempts_its_pods_in_every_language(case: dict[str, Any]) -> None:
     priority_class = case["priorityClass"] and msgspec.convert(case["priorityClass"], PriorityClass)
 
+    entries = case.get("record")
+    record = UNREAD_RECORD if entries is None else parse_record(entries)
+
     found = toleration.can_tolerate_preemption(
         facts_of(pod_of(case)),
         priority_class,
         case["preemptorPriority"],
         datetime.fromisoformat(case["now"]),
+        record,
     )
 
     assert found.exempt is case["exempt"]

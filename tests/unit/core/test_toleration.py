@@ -14,6 +14,15 @@ from makeway.core.policy.toleration import (
     TOLERATION_SECONDS,
     TolerationVerdict,
     can_tolerate_preemption,
+    tolerates,
+    toleration_of,
+)
+from makeway.core.policy.toleration_record import (
+    UNREAD_RECORD,
+    RecordError,
+    TolerationRecord,
+    entry_of,
+    parse_record,
 )
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -73,12 +82,68 @@ def test_a_class_that_cannot_be_read_exempts_its_pods_from_all_and_says_what_is_
     assert "is not a whole number" in found.detail
 
 
-def test_a_class_that_is_gone_exempts_its_pods() -> None:
-    found = ask(2_000_000_000, None)
+def test_a_class_that_is_gone_tolerates_nothing() -> None:
+    found = ask(199, None)
+
+    assert not found.exempt
+    assert found.detail == "PriorityClass steady does not exist"
+
+
+def test_a_class_that_is_gone_tolerates_what_the_record_has_of_it_and_the_detail_says_where() -> None:
+    record = TolerationRecord({"steady": make_class(seconds="100")})
+
+    found = can_tolerate_preemption(make_victim(), None, 199, NOW, record)
+
+    assert found.exempt
+    assert found.until == NOW + timedelta(seconds=100)
+    assert found.detail.startswith("PriorityClass steady is gone, makeway-tolerations has it: 199 < minimum-")
+    assert not can_tolerate_preemption(make_victim(), None, 200, NOW, record).exempt
+
+
+def test_a_class_that_is_back_counts_as_it_is_and_not_as_it_is_on_record() -> None:
+    record = TolerationRecord({"steady": make_class(seconds="-1")})
+
+    assert not can_tolerate_preemption(make_victim(), make_class(seconds="0"), 199, NOW, record).exempt
+
+
+def test_a_class_that_is_gone_exempts_its_pods_while_the_record_has_never_been_read() -> None:
+    found = can_tolerate_preemption(make_victim(), None, 2_000_000_000, NOW, UNREAD_RECORD)
 
     assert found.exempt
     assert found.until is None
-    assert found.detail == "PriorityClass steady does not exist, so what its pods tolerate is not known"
+    assert found.detail == (
+        "PriorityClass steady does not exist, and ConfigMap makeway-tolerations has not been read"
+    )
+
+
+@pytest.mark.parametrize("seconds", ["-1", "100", "ten"])
+def test_a_class_that_tolerates_is_kept_with_what_decides(seconds: str) -> None:
+    steady = make_class(None, seconds, value=7)
+
+    entry = entry_of(steady)
+    kept = parse_record({"steady": entry}).classes["steady"]
+
+    assert tolerates(steady)
+    assert tolerates(kept)
+    assert toleration_of(kept) == toleration_of(steady)
+
+
+def test_of_an_annotation_no_more_is_kept_than_tells_that_it_is_no_number() -> None:
+    entry = entry_of(make_class("1" * 5000, "9" * 5000))
+
+    assert len(entry) < 500
+    assert tolerates(parse_record({"steady": entry}).classes["steady"])
+
+
+@pytest.mark.parametrize("seconds", [None, "0"])
+def test_a_class_that_tolerates_for_no_time_tolerates_nothing(seconds: str | None) -> None:
+    assert not tolerates(make_class(seconds=seconds))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"metadata":{"annotations":{"a":1}}}'])
+def test_a_record_with_an_entry_that_is_no_class_cannot_be_used_and_says_which(text: str) -> None:
+    with pytest.raises(RecordError, match="the entry steady is no PriorityClass in JSON"):
+        parse_record({"other": entry_of(make_class()), "steady": text})
 
 
 def test_the_answer_names_both_priorities_and_the_seconds() -> None:

@@ -15,6 +15,7 @@ from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.objects import Namespace, Node, Pod, PodCondition, PriorityClass
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.brake import RELEASED, Brake
+from makeway.core.policy.toleration_record import NO_RECORD, TolerationRecord
 from makeway.evictor.act.awaiting import Awaiting
 from makeway.evictor.act.cluster import Cluster
 from makeway.evictor.act.events import Events
@@ -70,6 +71,7 @@ class FakeCluster(Cluster):
         self.nodes: dict[str, Node] = {NODE: make_node()}
         self.classes: dict[str, PriorityClass] = {}
         self.namespaces: dict[str, Namespace] = {}
+        self.tolerations = NO_RECORD
         self.daemonsets: dict[tuple[str, str], DaemonSetOwner] = {}
         self.group_api = PodGroupApi()
         self.groups: dict[GroupKey, GroupRecord] = {}
@@ -146,6 +148,10 @@ class FakeCluster(Cluster):
     async def get_namespace(self, name: str) -> Namespace | None:
         await self._called("get_namespace", name)
         return self.namespaces.get(name)
+
+    async def read_tolerations(self) -> TolerationRecord:
+        await self._called("read_tolerations", "")
+        return self.tolerations
 
     async def get_daemonset(self, namespace: str, name: str) -> DaemonSetOwner | None:
         await self._called("get_daemonset", name)

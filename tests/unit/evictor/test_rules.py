@@ -4,6 +4,7 @@ from makeway.bus.messages import Outcome
 from makeway.core.k8s.objects import Metadata, Pod, PriorityClass
 from makeway.core.policy.document import Policy, Protection
 from makeway.core.policy.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
+from makeway.core.policy.toleration_record import UNREAD_RECORD, TolerationRecord
 from unit.evictor.building import a_pod, make_order
 from unit.evictor.fakes import UNAVAILABLE
 from unit.evictor.test_service import World
@@ -53,11 +54,35 @@ async def test_a_toleration_that_comes_between_two_deletes_saves_the_last_pod() 
     await world.ends(make_order("a", "b"), "refused", deletes=["a"], victims={"a": "deleted", "b": "spared"})
 
 
-async def test_a_class_that_is_gone_saves_its_pods() -> None:
-    outcome = await World(*of_class("a")).carry_out(make_order("a"))
+async def test_a_class_that_is_gone_saves_its_pods_where_it_is_on_record() -> None:
+    world = World(*of_class("a"))
+    world.cluster.tolerations = TolerationRecord({"steady": steady("-1")})
+
+    outcome = await world.carry_out(make_order("a"))
 
     assert reasons(outcome) == {"a": "preemption-toleration"}
-    assert "PriorityClass steady does not exist" in outcome.message
+    assert "PriorityClass steady is gone, makeway-tolerations has it" in outcome.message
+
+
+async def test_a_class_that_is_gone_saves_no_pod_where_it_is_not_on_record() -> None:
+    assert (await World(*of_class("a")).carry_out(make_order("a"))).result == "succeeded"
+
+
+async def test_a_class_that_is_gone_saves_its_pods_where_the_record_was_never_read() -> None:
+    world = World(*of_class("a"))
+    world.cluster.tolerations = UNREAD_RECORD
+
+    assert reasons(await world.carry_out(make_order("a"))) == {"a": "preemption-toleration"}
+
+
+async def test_the_record_is_read_where_a_class_is_gone_and_again_after_a_failure() -> None:
+    world, other = World(*of_class("a")), World(*of_class("b"))
+    world.cluster.classes["steady"] = steady()
+    other.cluster.fail("read_tolerations", "", UNAVAILABLE)
+
+    assert (await world.carry_out(make_order("a"))).result == "succeeded"
+    assert (await other.carry_out(make_order("b"))).result == "succeeded"
+    assert ("read_tolerations", "") not in world.cluster.calls
 
 
 async def test_a_class_is_read_once_for_all_its_pods() -> None:

@@ -41,23 +41,12 @@ from makeway.planner.orders.ledger import Ledger
 from makeway.planner.orders.limits import NAMESPACE_SHARE, ORDERS_IN_FLIGHT
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.service.orders.commit_judge import CommitJudge
-from makeway.planner.snapshot.changes import Adopt, PutPod, PutPriorityClass, RemovePod
+from makeway.planner.snapshot.changes import Adopt, PutPod, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from narrowing import as_a
 from unit.core.queue_building import queue, tree
-from unit.planner.building import (
-    HIGH,
-    LOW,
-    MID,
-    NOW,
-    S,
-    live_order,
-    make_budget,
-    make_class,
-    make_pod,
-    make_snapshot,
-)
+from unit.planner.building import HIGH, LOW, MID, NOW, S, live_order, make_budget, make_pod, make_snapshot
 from unit.planner.test_daemonset_plan import bound, mixed_pods, on_node, the
 from unit.planner.test_plan_groups import cluster, group, member
 
@@ -175,10 +164,8 @@ def test_an_order_carries_the_version_and_the_facts_that_each_victim_was_judged_
         facts=PodFacts(priority_class="batch", scheduled_micros=microseconds(NOW), never_evict=True),
     )
     around = changed(AROUND, versions={"a": "41", "b": "42"})
-    there = snapshot(a=tolerating)
-    there.apply(PutPriorityClass(make_class("batch")))
 
-    found = as_a(Accepted, judged(commit("a", "b"), there, around))
+    found = as_a(Accepted, judged(commit("a", "b"), snapshot(a=tolerating), around))
 
     assert [one.facts for one in found.order.victims] == [
         VictimFacts(resource_version="41", priority_class="batch", scheduled_at=NOW, never_evict=True),

@@ -282,8 +282,10 @@ def test_what_restricts_preemption_is_told_with_policy_queues_and_classes() -> N
         protecting=("protection.namespaces",), restricting=("queues", "PriorityClass calm")
     )
     unlimited = ("q", (QueueLimit(path="root"),))
-    told = state_of(Policy(), "", mode="enforce", cluster_uid="c", queues=unlimited)
-    assert told.unplanned == Unplanned()
+    told = state_of(
+        Policy(), "", mode="enforce", cluster_uid="c", queues=unlimited, tolerations_revision="17"
+    )
+    assert (told.unplanned, told.tolerations_revision) == (Unplanned(), "17")
 
 
 def test_what_the_policy_says_of_pods_without_a_plan_is_told() -> None:

@@ -6,6 +6,7 @@ from makeway.planner.snapshot.changes import (
     Enforce,
     PutPod,
     PutPriorityClass,
+    PutTolerationRecord,
     RemovePod,
     RemovePriorityClass,
 )
@@ -55,10 +56,14 @@ def test_a_changed_class_counts_at_once_for_pods_that_run_already() -> None:
     assert chosen(snapshot) == ["a", "b"]
 
 
-def test_a_class_that_goes_exempts_its_pods_until_it_is_back() -> None:
-    snapshot = two_nodes(make_class("steady"))
+def test_a_class_that_goes_exempts_its_pods_no_more_unless_it_is_on_record() -> None:
+    steady = make_class("steady", HIGH + 1, -1)
+    snapshot = two_nodes(steady)
 
     snapshot.apply(RemovePriorityClass("steady"))
+    assert chosen(snapshot) == ["a", "b"]
+
+    snapshot.apply(PutTolerationRecord((steady,)))
     assert chosen(snapshot) == ["b"]
 
     snapshot.apply(PutPriorityClass(make_class("steady")))
@@ -68,17 +73,40 @@ def test_a_class_that_goes_exempts_its_pods_until_it_is_back() -> None:
 def test_a_class_may_exempt_pods_while_it_is_annotated_or_gone_with_pods_left() -> None:
     snapshot = two_nodes(make_class("steady", HIGH + 1, 60), make_class("calm", HIGH + 1, 60))
     known = snapshot.exemptions
+    snapshot.apply(
+        PutTolerationRecord((make_class("steady", HIGH + 1, 60), make_class("calm", HIGH + 1, 60)))
+    )
     assert sorted(known.tolerating_classes()) == ["calm", "steady"]
 
     snapshot.apply(RemovePriorityClass("steady"))
     snapshot.apply(RemovePriorityClass("calm"))
     assert known.tolerating_classes() == ["steady"]
 
+    snapshot.apply(PutTolerationRecord(()))
+    assert known.tolerating_classes() == []
 
-def test_a_refusal_for_a_class_that_is_gone_depends_on_the_class() -> None:
+    snapshot.apply(PutTolerationRecord(None))
+    assert known.tolerating_classes() == ["steady"]
+
+
+def test_a_refusal_for_a_class_that_is_gone_depends_on_the_record_too() -> None:
     snapshot = make_snapshot(["a"], [make_pod("steady", "a", LOW, 400, facts=scheduled(10, "steady"))])
+    snapshot.apply(PutTolerationRecord((make_class("steady", HIGH + 1, -1),)))
 
-    assert refused(snapshot, ask(URGENT)).depends_on == (("PriorityClass", "", "steady"),)
+    assert refused(snapshot, ask(URGENT)).depends_on == (
+        ("ConfigMap", "", "makeway-tolerations"),
+        ("PriorityClass", "", "steady"),
+    )
+
+
+def test_a_toleration_on_record_ends_when_it_said() -> None:
+    snapshot = two_nodes()
+
+    snapshot.apply(PutTolerationRecord((make_class("steady", HIGH + 1, 11),)))
+    assert chosen(snapshot) == ["b"]
+
+    snapshot.apply(PutTolerationRecord((make_class("steady", HIGH + 1, 9),)))
+    assert chosen(snapshot) == ["a", "b"]
 
 
 def test_a_change_of_a_class_touches_only_the_nodes_of_its_pods() -> None:

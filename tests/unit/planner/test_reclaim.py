@@ -149,7 +149,6 @@ def test_what_protects_pods_from_preemptors_protects_them_from_reclaim() -> None
     tolerant = PodFacts(queue="root.b", priority_class="tolerant")
     steady = make_pod("b", "n1", LOW, 500, labels=B, facts=tolerant)
     snapshot = snapshot_of(OPEN, steady)
-    snapshot.apply(PutPriorityClass(make_class("tolerant")))
     assert names(plan(snapshot, ask(pod("new", "root.a")), NOW)) == ["b"]
 
     snapshot.apply(PutPriorityClass(make_class("tolerant", minimum=MID, seconds=-1)))

@@ -94,7 +94,8 @@ class ControlState(Message, frozen=True):
     what restricts preemption. `settled` is the planner's own memory: a planner that begins to lead starts no
     timer for a queue whose terms are as they are there. `enforcing`, its own memory as well: the processes
     that had not ended. `pods`: about how many there are, bound to a node, for limits that are a share of
-    them; 0 where that is not known.
+    them; 0 where that is not known. `tolerations_revision`: the resourceVersion of ConfigMap
+    `makeway-tolerations` as the planner has read it; empty where it is not there.
     """
 
     revision: Int64
@@ -112,3 +113,4 @@ class ControlState(Message, frozen=True):
     settled: tuple[SettledQuota, ...] = ()
     enforcing: tuple[EnforcedQuota, ...] = ()
     pods: Count = 0
+    tolerations_revision: str = ""

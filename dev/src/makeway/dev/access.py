@@ -20,6 +20,7 @@ SCHEDULER = "makeway-scheduler"
 POLICY = "makeway-policy"
 ADMISSION = "makeway-admission"
 BREAKER = "makeway-breaker"
+TOLERATIONS = "makeway-tolerations"
 _TOKEN_VALID_SECONDS = 30 * 24 * 3600
 
 
@@ -37,6 +38,7 @@ def grant(site: Site, api: AdminApi) -> None:
     if site.options.fallback:
         api.apply_file(RBAC_MANIFESTS / "scheduler-fallback.yaml")
     _configmap(api, BREAKER, {})
+    _configmap(api, TOLERATIONS, {})
     for account in ACCOUNTS:
         name = f"makeway-{account}"
         token = api.token(NAMESPACE, name, _TOKEN_VALID_SECONDS)

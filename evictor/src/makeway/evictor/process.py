@@ -23,6 +23,7 @@ from makeway.evictor.act.events import QUEUE_LIMIT, Events
 from makeway.evictor.act.following import FollowedMembers
 from makeway.evictor.act.holds import TellingOfHolds
 from makeway.evictor.act.records import OrderRecords
+from makeway.evictor.act.toleration_reads import TolerationReads
 from makeway.evictor.act.work import EvictorParts
 from makeway.evictor.intake.breaker_store import BreakerStore
 from makeway.evictor.intake.control import keep_to_control
@@ -125,7 +126,8 @@ async def run(
             lambda: queue_exempt_namespaces(policy.current, config.namespace),
         )
         members = FollowedMembers(api, metrics)
-        cluster = Cluster(api, metrics, brake.fresh, members.members)
+        tolerations = TolerationReads(api, namespace=config.namespace)
+        cluster = Cluster(api, metrics, brake.fresh, members.members, tolerations.read)
         recorder = EventRecorder(
             api, "makeway.dev/evictor", identity, limit=QUEUE_LIMIT, dropped=metrics.events_dropped
         )

@@ -19,6 +19,7 @@ from makeway.cli.output import OutputOption, Printer
 from makeway.cli.text import joined
 from makeway.core.config.document import ConfigError
 from makeway.core.k8s.times import api_time
+from makeway.core.policy.toleration_record import CONFIGMAP
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline import configuring
 from makeway.planner.offline.applying import NewPods, applied, name_of, namespace_of
@@ -235,6 +236,8 @@ def _report(
 
 def _dumped(file: str, settings: ConfigSettings) -> World:
     world, maps = world_of(_bytes(file), _named(file))
+    if (record := maps.get((settings.namespace, CONFIGMAP))) is not None:
+        configuring.take_tolerations(world, record.data, f"ConfigMap {settings.namespace}/{CONFIGMAP}")
     for kind in (POLICY, QUEUES):
         found = maps.get((settings.namespace, kind.configmap))
         if found is not None:

@@ -19,6 +19,7 @@ from makeway.core.policy.rules import (
     rules_in_force,
     victim_rules,
 )
+from makeway.core.policy.toleration_record import NO_RECORD, TolerationRecord
 
 DAEMONSET_SINGLE: Final = "daemonset-single"
 DAEMONSET_MULTIPLE: Final = "daemonset-multiple"
@@ -74,6 +75,7 @@ def rules_for(
     node: str,
     policy: Policy,
     classes: Mapping[str, PriorityClass],
+    record: TolerationRecord = NO_RECORD,
     *,
     own_namespace: str = "",
 ) -> tuple[Rule, ...]:
@@ -86,6 +88,6 @@ def rules_for(
     settings = policy.daemon_sets
     bound_here = bool(node) and preemptor.daemonset_node == node
     if not bound_here or not settings.may_preempt(preemptor.namespace, own_namespace):
-        return rules_in_force(policy, classes)
+        return rules_in_force(policy, classes, record)
     beyond = settings.reaches_beyond(preemptor.namespace, own_namespace)
-    return (displaceable if beyond else displaceable_at_home, *victim_rules(policy, classes))
+    return (displaceable if beyond else displaceable_at_home, *victim_rules(policy, classes, record))

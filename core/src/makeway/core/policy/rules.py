@@ -27,6 +27,7 @@ from makeway.core.policy.exemption import (
 )
 from makeway.core.policy.facts import SYSTEM_CRITICAL_PRIORITY, PodFacts
 from makeway.core.policy.preemption import UNREAD, Party, PreemptionRule, Table
+from makeway.core.policy.toleration_record import NO_RECORD, TolerationRecord
 
 LOWER_PRIORITY: Final = "lower-priority"
 LOWER_GROUP_PRIORITY: Final = "lower-group-priority"
@@ -122,13 +123,16 @@ def protected(policy: Policy) -> Rule:
     return rule
 
 
-def tolerating(classes: Mapping[str, PriorityClass]) -> Rule:
-    """Make the rule that asks the victim's PriorityClass, as `classes` has it when the rule is asked."""
+def tolerating(classes: Mapping[str, PriorityClass], record: TolerationRecord = NO_RECORD) -> Rule:
+    """Make the rule that asks the victim's PriorityClass, as `classes` has it when the rule is asked.
+
+    `record`: what counts of a class that is gone.
+    """
 
     def rule(pair: PreemptionPair) -> Verdict:
         victim = pair.victim
         found = toleration.can_tolerate_preemption(
-            victim, classes.get(victim.priority_class), pair.preemptor.priority, pair.now
+            victim, classes.get(victim.priority_class), pair.preemptor.priority, pair.now, record
         )
         return Verdict(not found.exempt, PREEMPTION_TOLERATION, found.detail, found.until)
 
@@ -171,25 +175,30 @@ def _detail(rule: PreemptionRule, start_micros: int) -> str:
     return f"rule {rule.name} of preemption.rules allows it after {least:g} s, and the pod {runs}"
 
 
-def rules_in_force(policy: Policy, classes: Mapping[str, PriorityClass]) -> tuple[Rule, ...]:
+def rules_in_force(
+    policy: Policy, classes: Mapping[str, PriorityClass], record: TolerationRecord = NO_RECORD
+) -> tuple[Rule, ...]:
     """Return the rules of ordinary preemption, in the order in which they are asked.
 
     Those that time changes come last, so that the first that forbids says how long it stays so.
     """
-    return (lower_priority, *victim_rules(policy, classes))
+    return (lower_priority, *victim_rules(policy, classes, record))
 
 
-def victim_rules(policy: Policy, classes: Mapping[str, PriorityClass]) -> tuple[Rule, ...]:
+def victim_rules(
+    policy: Policy, classes: Mapping[str, PriorityClass], record: TolerationRecord = NO_RECORD
+) -> tuple[Rule, ...]:
     """Return the rules that hold for every kind of preemption, also where equal priorities may go."""
     table = policy.preemption.table
     asked = (in_table(table),) if table else ()
-    return (system_critical, protected(policy), tolerating(classes), *asked)
+    return (system_critical, protected(policy), tolerating(classes, record), *asked)
 
 
 def exemption_of(
     victim: PodFacts,
     policy: Policy,
     classes: Mapping[str, PriorityClass],
+    record: TolerationRecord = NO_RECORD,
 ) -> Exemption:
     """Return `protected` and `tolerating` of one pod as an exemption: the planner's columns hold it. O(1).
 
@@ -198,7 +207,7 @@ def exemption_of(
     exemption = protection.exemption_of(victim, policy.protection)
     if exemption != NOT_EXEMPT:
         return exemption
-    return toleration.exemption_of(victim, classes.get(victim.priority_class))
+    return toleration.exemption_of(victim, classes.get(victim.priority_class), record)
 
 
 def judge(rules: Sequence[Rule], pair: PreemptionPair) -> Verdict:

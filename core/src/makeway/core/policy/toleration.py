@@ -3,8 +3,9 @@
 Source: KEP "Preemption Toleration" of kubernetes-sigs/scheduler-plugins, whose annotations on the
 PriorityClass are read as they stand. `can_tolerate_preemption` is public: a program that plans evictions of
 its own can ask it, and gets the planner's answer. Decided here, where the KEP leaves it open or its
-plugin skips a whole node: a class that cannot be read, or is gone, exempts its pods (protect when in doubt);
-the toleration ends *after* its last second; 0 seconds, or none, is no toleration at all.
+plugin skips a whole node: a class that cannot be read exempts its pods (protect when in doubt); one that is
+gone says what the record of tolerations has of it, else nothing; the toleration ends *after* its last second;
+0 seconds, or none, is no toleration at all.
 """
 
 from __future__ import annotations
@@ -26,11 +27,17 @@ from makeway.core.policy.exemption import (
     exempt_from_all,
 )
 from makeway.core.policy.facts import NOT_SCHEDULED, PodFacts
+from makeway.core.policy.toleration_record import (
+    ANNOTATION_PREFIX,
+    CONFIGMAP,
+    NO_RECORD,
+    TolerationRecord,
+)
 
-MINIMUM_PREEMPTABLE_PRIORITY: Final = "preemption-toleration.scheduling.x-k8s.io/minimum-preemptable-priority"
+MINIMUM_PREEMPTABLE_PRIORITY: Final = ANNOTATION_PREFIX + "minimum-preemptable-priority"
 """Annotation of a PriorityClass: from this priority on a preemptor may remove its pods at once."""
 
-TOLERATION_SECONDS: Final = "preemption-toleration.scheduling.x-k8s.io/toleration-seconds"
+TOLERATION_SECONDS: Final = ANNOTATION_PREFIX + "toleration-seconds"
 """Annotation of a PriorityClass: so long since it was scheduled a pod stays; negative: for ever."""
 
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,25}")
@@ -72,30 +79,34 @@ def can_tolerate_preemption(
     priority_class: PriorityClass | None,
     preemptor_priority: int,
     now: datetime,
+    record: TolerationRecord = NO_RECORD,
 ) -> TolerationVerdict:
     """Report whether a pod is exempt from preemption by its PriorityClass. Public API; never raises. O(1).
 
     `victim`: facts of the pod that might go (`makeway.core.policy.facts.facts_of`). `priority_class`: the
-    object that has the victim's `priority_class` for a name, as it is now, or None where there is none.
-    `preemptor_priority`: of the pod that needs room. Whether the victim's priority is the lower one is
-    another rule's question.
+    object that has the victim's `priority_class` for a name, as it is now, or None where there is none;
+    `record` then says what is known of it. `preemptor_priority`: of the pod that needs room. Whether the
+    victim's priority is the lower one is another rule's question.
     """
-    exemption = exemption_of(victim, priority_class)
+    exemption = exemption_of(victim, priority_class, record)
     exempt = exemption.applies(preemptor_priority, microseconds(now))
     ends = exempt and exemption.until != FOREVER
     return TolerationVerdict(
         exempt=exempt,
-        detail=_detail(victim, priority_class, preemptor_priority),
+        detail=_detail(victim, priority_class, preemptor_priority, record),
         until=moment_of(exemption.until) if ends else None,
     )
 
 
-def exemption_of(victim: PodFacts, priority_class: PriorityClass | None) -> Exemption:
+def exemption_of(
+    victim: PodFacts, priority_class: PriorityClass | None, record: TolerationRecord = NO_RECORD
+) -> Exemption:
     """Return the toleration of a pod as an exemption; arguments as of `can_tolerate_preemption`. O(1)."""
     if not victim.priority_class:
         return NOT_EXEMPT
+    priority_class = priority_class or record.classes.get(victim.priority_class)
     if priority_class is None:
-        return exempt_from_all(PREEMPTION_TOLERATION)
+        return NOT_EXEMPT if record.known else exempt_from_all(PREEMPTION_TOLERATION)
     toleration = toleration_of(priority_class)
     match toleration:
         case None:
@@ -125,6 +136,14 @@ def toleration_of(priority_class: PriorityClass) -> PreemptionToleration | Unrea
     return PreemptionToleration(lowest, how_long)
 
 
+def tolerates(priority_class: PriorityClass) -> bool:
+    """Report whether a class exempts any pod from any preemptor; one that cannot be read does."""
+    toleration = toleration_of(priority_class)
+    if isinstance(toleration, PreemptionToleration):
+        return toleration.seconds != 0
+    return toleration is not None
+
+
 def _last_micros(victim: PodFacts, seconds: int) -> int:
     if seconds < 0 or victim.scheduled_micros == NOT_SCHEDULED:
         return FOREVER
@@ -132,14 +151,23 @@ def _last_micros(victim: PodFacts, seconds: int) -> int:
     return last if last < LATEST else FOREVER
 
 
-def _detail(victim: PodFacts, priority_class: PriorityClass | None, preemptor_priority: int) -> str:
+def _detail(
+    victim: PodFacts, priority_class: PriorityClass | None, preemptor_priority: int, record: TolerationRecord
+) -> str:
     """Return what decided, with the numbers; it names no namespace and no pod."""
     name = victim.priority_class
     if not name:
         return "the pod has no PriorityClass"
-    if priority_class is None:
-        return f"PriorityClass {name} does not exist, so what its pods tolerate is not known"
-    toleration = toleration_of(priority_class)
+    if priority_class is None and not record.known:
+        return f"PriorityClass {name} does not exist, and ConfigMap {CONFIGMAP} has not been read"
+    if priority_class is None and name not in record.classes:
+        return f"PriorityClass {name} does not exist"
+    said = _detail_of(victim, priority_class or record.classes[name], preemptor_priority)
+    return said if priority_class is not None else f"PriorityClass {name} is gone, {CONFIGMAP} has it: {said}"
+
+
+def _detail_of(victim: PodFacts, priority_class: PriorityClass, preemptor_priority: int) -> str:
+    name, toleration = victim.priority_class, toleration_of(priority_class)
     match toleration:
         case None:
             return f"PriorityClass {name} has no toleration"

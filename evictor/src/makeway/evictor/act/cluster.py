@@ -21,8 +21,10 @@ from makeway.core.k8s.daemonset_owner import DaemonSetOwner, daemonset_owner
 from makeway.core.k8s.objects import Namespace, Node, Pod, PriorityClass
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, group_record
 from makeway.core.policy.brake import Brake
+from makeway.core.policy.toleration_record import TolerationRecord
 from makeway.evictor.act import answers, patches
 from makeway.evictor.act.calls import CALL_TIMEOUT_SECONDS, ApiCalls, pod_path
+from makeway.evictor.act.toleration_reads import unread_record
 from makeway.evictor.judge.members import GroupMember, Members, add_members
 from makeway.evictor.judge.verdicts import Deleted, Epoch
 from makeway.evictor.metrics import EvictorMetrics
@@ -64,9 +66,14 @@ class Cluster:
         metrics: EvictorMetrics,
         brake: Callable[[], Awaitable[Brake]],
         followed: Callable[[str, int], Awaitable[Members | None]] | None = None,
+        tolerations: Callable[[], Awaitable[TolerationRecord]] = unread_record,
     ) -> None:
-        """`followed`: `FollowedMembers.members`; None: no namespace is followed."""
+        """`followed`: `FollowedMembers.members`; None: no namespace is followed.
+
+        `tolerations`: `TolerationReads.read`.
+        """
         self._api = api
+        self._tolerations = tolerations
         self._followed = followed
         self._brake = brake
         self._calls = ApiCalls(api, metrics)
@@ -95,6 +102,10 @@ class Cluster:
     async def get_namespace(self, name: str) -> Namespace | None:
         """The metadata of the namespace of this name, as it was at most a second ago."""
         return await self._namespaces(name)
+
+    async def read_tolerations(self) -> TolerationRecord:
+        """What is on record of PriorityClasses that are gone, read as nodes are."""
+        return await self._tolerations()
 
     async def pod_group_api(self) -> PodGroupApi:
         """Which pod groups are served; asked again where the answer is older than a minute."""

@@ -285,6 +285,7 @@ class Looks:
             "" if victim.unit else self._work.order.node,
             policy,
             self._reads.classes,
+            self._reads.record,
             own_namespace=self._parts.mode_guard.own_namespace,
         )
 

@@ -15,6 +15,7 @@ from makeway.core.k8s.daemonset_owner import DaemonSetOwner, claimed_daemonset
 from makeway.core.k8s.objects import Node, Pod, PriorityClass
 from makeway.core.k8s.pod_groups import MOST_LEVELS, GroupKey, GroupRecord
 from makeway.core.policy.preemption import asks_for_namespaces, namespace_labels
+from makeway.core.policy.toleration_record import NO_RECORD
 from makeway.evictor.act.work import OrderWork
 from makeway.evictor.judge.groups import key_of
 from makeway.evictor.limits.slots import AT_ONCE
@@ -37,6 +38,8 @@ class Reads:
 
     def __init__(self, work: OrderWork) -> None:
         self.classes: dict[str, PriorityClass] = {}
+        self.record = NO_RECORD
+        """What is on record of PriorityClasses that are gone."""
         self.namespaces: dict[str, Mapping[str, str]] = {}
         """The labels of namespaces, where rules of who may preempt whom ask for them."""
         self.daemonsets: dict[tuple[str, str], DaemonSetOwner | None] = {}
@@ -180,3 +183,5 @@ class Reads:
         await self.labels_of(victim.namespace for victim in self._work.order.victims)
         found = await asyncio.gather(*(self._cluster.get_priority_class(name) for name in wanted))
         self.classes = {name: one for name, one in zip(wanted, found, strict=True) if one is not None}
+        gone = len(self.classes) < len(wanted)
+        self.record = await self._cluster.read_tolerations() if gone else NO_RECORD

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from makeway.core import queues
 from makeway.core.config.document import ConfigError
 from makeway.core.policy import document as policy
 from makeway.core.policy.document import parse_policy
+from makeway.core.policy.toleration_record import RecordError, parse_record
 from makeway.core.queues.parsing import parse_queues
 from makeway.planner.offline.manifests import ManifestError, documents
 from makeway.planner.offline.world import World
+from makeway.planner.snapshot.changes import PutTolerationRecord
 from makeway.planner.snapshot.exemptions import Source
 from makeway.runtime.config import revision_of
 
@@ -39,6 +42,16 @@ def take(world: World, key: str, text: str | None, source: Source) -> None:
         (enforce if key == POLICY_KEY else adopt)(world, text, where, source)
     except (ConfigError, ManifestError) as error:
         world.warnings.append(f"{where} is refused and not effective here: {error}")
+
+
+def take_tolerations(world: World, data: Mapping[str, str] | None, where: str) -> None:
+    """Take over the record of tolerations; where it cannot be used, told, any class that is gone protects."""
+    try:
+        classes = tuple(parse_record(data or {}).classes.values())
+    except RecordError as error:
+        world.warnings.append(f"{where}: {error}, so pods whose PriorityClass is gone stay")
+        classes = None
+    world.snapshot.apply(PutTolerationRecord(classes))
 
 
 def _of_configmap(text: str, where: str, key: str) -> str:

@@ -124,6 +124,8 @@ def contents(snapshot: Snapshot, cluster_uid: str, planner: str, at: datetime) -
     exemptions, queues = snapshot.exemptions, snapshot.queues
     first: list[AnyEntry] = [entries.Began(cluster_uid, planner, at)]
     first += [changes.PutPriorityClass(one) for one in exemptions.classes.values()]
+    record = exemptions.record
+    first.append(changes.PutTolerationRecord(tuple(record.classes.values()) if record.known else None))
     first.append(changes.Enforce(exemptions.policy, exemptions.revision, exemptions.source))
     first.append(changes.Adopt(queues.tree, queues.revision, queues.source))
     first += [changes.PutNamespace(one) for one in snapshot.namespaces.values()]

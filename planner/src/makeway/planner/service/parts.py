@@ -45,6 +45,7 @@ from makeway.planner.service.orders.quota_fence import PlannerFence
 from makeway.planner.service.pending_updates import apply_forever
 from makeway.planner.service.queue_query import answer_queue_query, follow_queues
 from makeway.planner.service.searches import A, group_search, pod_search
+from makeway.planner.service.tolerations import TolerationKeeper
 from makeway.planner.service.watch import Watch
 from makeway.planner.snapshot.changes import Change, Enforce
 from makeway.planner.snapshot.pending_updates import CHUNK
@@ -91,6 +92,8 @@ class ClusterState:
         self.nominated, self.versions = NominatedPods(), PodVersions()
         self.coming = ComingNodes()
         self.events = EventRecorder(api, "makeway.dev/planner", context.identity)
+        namespace = context.config.namespace
+        self.tolerations = TolerationKeeper(api, snapshot, self.events, metrics, namespace=namespace)
         self.observing = ObserveLoop(
             context.identity,
             snapshot=snapshot,
@@ -115,6 +118,7 @@ class ClusterState:
             metrics,
             context.cluster_uid,
             pods=(self.marks, self.observing, self.nominated, self.versions),
+            classes=(self.tolerations,),
             coming=self.coming,
         )
         self.configuration = Configuration(
@@ -147,13 +151,15 @@ class ClusterState:
         if not self.watch.synced:
             return None
         tolerating = self.snapshot.exemptions.tolerating_classes()
-        return self.configuration.control_state(context.mode, context.cluster_uid, tolerating)
+        revision = self.tolerations.revision
+        return self.configuration.control_state(context.mode, context.cluster_uid, tolerating, revision)
 
     def runs(self) -> list[Coroutine[Any, Any, Any]]:
         """Return the coroutines that keep it up to date; each runs for ever."""
         return [
             *self.watch.runs(),
             *self.configuration.runs(),
+            self.tolerations.run(),
             apply_forever(self.snapshot.pending_updates),
             apply_forever(self.snapshot.upkeep, half_the_time=True),
             self.events.write_forever(),

@@ -97,6 +97,7 @@ async def _lead(bus: Bus, parts: Parts, *, record: bool) -> None:
     Raises:
         StepDown: NATS takes no subscription.
     """
+    seen = parts.seen
     async with contextlib.AsyncExitStack() as closing:
         try:
             plans = await bus.serve_plan(partial(parts.planner.handle, parts.pods))
@@ -115,6 +116,7 @@ async def _lead(bus: Bus, parts: Parts, *, record: bool) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(parts.control.publish_forever())
             tasks.create_task(parts.quotas.lead(parts.fence.get))
+            tasks.create_task(seen.tolerations.keep_forever())
             tasks.create_task(parts.warnings.tell_forever())
             if record:
                 tasks.create_task(parts.recorder.record_forever())

@@ -276,9 +276,10 @@ class HandlerGroup(Generic[T]):
 class Watch:
     """The list-watches that keep one snapshot. `run` is a part of the process.
 
-    `pods`: further handlers of pods. Volumes, storage classes, device classes and DaemonSets are optional:
-    where they may not be read, as with older rights, they rule no node out, and no DaemonSet proves its pods.
-    Pod groups, and nodes that are `coming`, are followed where there are any.
+    `pods`, `classes`: further handlers of pods and of PriorityClasses. Volumes, storage classes, device
+    classes and DaemonSets are optional: where they may not be read, as with older rights, they rule no node
+    out, and no DaemonSet proves its pods. Pod groups, and nodes that are `coming`, are followed where there
+    are any.
     """
 
     def __init__(
@@ -289,6 +290,7 @@ class Watch:
         cluster_uid: str,
         *,
         pods: tuple[Handler[Pod], ...] = (),
+        classes: tuple[Handler[PriorityClass], ...] = (),
         coming: ComingNodes | None = None,
     ) -> None:
         patient = ListWatchTimings(longest_pause=REFUSED_PAUSE_SECONDS)
@@ -304,7 +306,7 @@ class Watch:
         needed: dict[Resource[Any], Handler[Any]] = {
             NAMESPACES: NamespaceFeed(snapshot, metrics, cluster_uid),
             NODES: feed(NODES),
-            PRIORITY_CLASSES: feed(PRIORITY_CLASSES),
+            PRIORITY_CLASSES: HandlerGroup(feed(PRIORITY_CLASSES), *classes),
             BUDGETS: BudgetFeed(snapshot, metrics, BUDGETS.name),
             CLAIMS: feed(CLAIMS),
             PODS: HandlerGroup(PodFeed(snapshot, metrics), *pods),

@@ -84,7 +84,7 @@ class PutPriorityClass(RecordingEntry, frozen=True, tag=9, gc=False):
 
 
 class RemovePriorityClass(RecordingEntry, frozen=True, tag=10, gc=False):
-    """A PriorityClass is gone; its pods stay."""
+    """A PriorityClass is gone; of its pods the record of tolerations says what counts."""
 
     name: str
 
@@ -188,6 +188,12 @@ class KnowPodGroups(RecordingEntry, frozen=True, tag=26, gc=False):
     composites: bool = False
 
 
+class PutTolerationRecord(RecordingEntry, frozen=True, tag=29, gc=False):
+    """What the record of tolerations has; None: it was never read. A recording without it has nothing."""
+
+    classes: tuple[PriorityClass, ...] | None
+
+
 Change: TypeAlias = (
     PutNode
     | RemoveNode
@@ -212,4 +218,5 @@ Change: TypeAlias = (
     | PutPodGroup
     | RemovePodGroup
     | KnowPodGroups
+    | PutTolerationRecord
 )

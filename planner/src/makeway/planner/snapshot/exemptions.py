@@ -6,7 +6,7 @@ change of its annotations costs as much as it has pods.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from makeway.core.k8s.objects import Namespace, PriorityClass
 from makeway.core.policy.document import Policy
@@ -17,6 +17,7 @@ from makeway.core.policy.preemption import UNREAD, Party, PreemptionRule, namesp
 from makeway.core.policy.restrictions import is_annotated
 from makeway.core.policy.rules import Rule, exemption_of, rules_in_force
 from makeway.core.policy.toleration import PreemptionToleration, toleration_of
+from makeway.core.policy.toleration_record import CONFIGMAP, NO_RECORD, TolerationRecord
 from makeway.core.queues.queue_exempt import queue_exempt_namespaces
 from makeway.planner.snapshot.columns import NOT_RECLAIMED
 from makeway.planner.snapshot.records import PodRecord
@@ -34,6 +35,7 @@ _REMEMBERED = 16384
 class Exemptions:
     """The policy in force, what it was read from at which `revision` (empty: none), and the classes by name.
 
+    `record`: what counts of classes that are gone.
     `queue_exempt_namespaces`: whose pods their queues never hold; makeway's own is where the policy is.
     `rules`: the same for one pod at a time; they see classes as they are when they are asked.
     `table`: the rules of who may preempt whom; `table_version`: another one each time that they are others.
@@ -49,6 +51,7 @@ class Exemptions:
         self.source: Source | None = None
         self.queue_exempt_namespaces = queue_exempt_namespaces(self.policy, "")
         self.classes: dict[str, PriorityClass] = {}
+        self.record: TolerationRecord = NO_RECORD
         self.rules: tuple[Rule, ...] = rules_in_force(self.policy, self.classes)
         self.table: tuple[PreemptionRule, ...] = ()
         self.table_version = 0
@@ -79,8 +82,8 @@ class Exemptions:
         alike = facts.namespace, facts.priority, facts.priority_class, facts.mirror, facts.never_evict
         known = self._known.get(alike)
         if known is None:
-            known = exemption_of(facts, self.policy, self.classes)
-            priority_class = self.classes.get(facts.priority_class)
+            known = exemption_of(facts, self.policy, self.classes, self.record)
+            priority_class = self._class_of(facts.priority_class)
             if priority_class is None or not isinstance(toleration_of(priority_class), PreemptionToleration):
                 if len(self._known) >= _REMEMBERED:
                     self._known.clear()
@@ -172,18 +175,33 @@ class Exemptions:
         self._known.clear()
         return self._uids.get(name, ())
 
+    def put_record(self, classes: Iterable[PriorityClass] | None) -> Collection[str]:
+        """Take over the record, None where it is not known; return the UIDs of pods whose class is gone."""
+        by_name = {one.metadata.name: one for one in classes or ()}
+        self.record = TolerationRecord(by_name, known=classes is not None)
+        self.apply_rules()
+        return [uid for name in self._uids.keys() - self.classes.keys() for uid in self._uids[name]]
+
+    def gone_classes(self) -> dict[str, int]:
+        """Return the classes on record that are gone, each with how many pods it has still. O(record)."""
+        gone = self.record.classes.keys() - self.classes.keys()
+        return {name: len(self._uids[name]) for name in sorted(gone) if name in self._uids}
+
     def exempting_classes(self, preemptor_priority: int) -> list[Source]:
         """Return the classes that exempt a pod from such a preemptor, for now, as (kind, namespace, name).
 
-        O(classes in use).
+        With the record of tolerations where a class is gone. O(classes in use).
         """
-        found = (name for name in sorted(self._uids) if self._is_exempting(name, preemptor_priority))
-        return [("PriorityClass", "", name) for name in found]
+        found = [name for name in sorted(self._uids) if self._is_exempting(name, preemptor_priority)]
+        gone = any(name not in self.classes for name in found)
+        record = [("ConfigMap", self.own_namespace, CONFIGMAP)] if gone else []
+        return record + [("PriorityClass", "", name) for name in found]
 
     def tolerating_classes(self) -> list[str]:
         """Return the classes that may exempt a pod: annotated, or gone with pods left. O(classes)."""
         annotated = [name for name, one in self.classes.items() if is_annotated(one)]
-        return [*annotated, *(self._uids.keys() - self.classes.keys())]
+        gone = self._uids.keys() - self.classes.keys()
+        return annotated + [name for name in gone if not self.record.known or name in self.record.classes]
 
     def enforce(self, policy: Policy, revision: str, source: Source | None = None) -> bool:
         """Put a policy in force; report whether the exemptions of pods may differ now."""
@@ -201,13 +219,17 @@ class Exemptions:
         return differs
 
     def apply_rules(self) -> None:
-        """Make the rules anew: of policy and classes as they are held now."""
-        self.rules = rules_in_force(self.policy, self.classes)
+        """Make the rules anew: of policy, classes and record as they are held now."""
+        self.rules = rules_in_force(self.policy, self.classes, self.record)
         self._known.clear()
 
+    def _class_of(self, name: str) -> PriorityClass | None:
+        return self.classes.get(name) or self.record.classes.get(name)
+
     def _is_exempting(self, name: str, preemptor_priority: int) -> bool:
-        if (priority_class := self.classes.get(name)) is None:
-            return True
+        priority_class = self._class_of(name)
+        if priority_class is None:
+            return not self.record.known
         asked = toleration_of(priority_class)
         if isinstance(asked, PreemptionToleration):
             return asked.seconds != 0 and preemptor_priority < asked.minimum_preemptable_priority

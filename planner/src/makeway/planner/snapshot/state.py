@@ -171,6 +171,8 @@ class Snapshot:
             case changes.KnowPodGroups(followed, listed, composites):
                 entering = self.groups.followed != followed
                 self.updates.resolve_groups(self.groups.know(followed, listed, composites), entering=entering)
+            case changes.PutTolerationRecord(classes):
+                self._exempt_anew("the record of tolerations", self.exemptions.put_record(classes))
             case changes.Enforce(policy, revision, source):
                 self._enforce(policy, revision, source)
             case changes.Adopt(tree, revision, source):

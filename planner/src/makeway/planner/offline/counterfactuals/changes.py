@@ -133,7 +133,7 @@ def fork(snapshot: Snapshot) -> Snapshot:
         *exemptions.classes.values(),
         *snapshot.namespaces.values(),
     ]
-    shared += [exemptions.policy, queues.tree]
+    shared += [exemptions.policy, exemptions.record, queues.tree]
     memo: dict[int, object] = {id(one): one for one in shared}
     forked = copy.deepcopy(snapshot, memo)
     # Rules are functions, which no copy reaches into: they would go on asking the other's classes.

@@ -221,7 +221,7 @@ def _kept(
     preemptor = preemptor_facts(snapshot, question, node)
     known = snapshot.exemptions
     policy, own = known.policy, known.own_namespace
-    rules = rules_for(preemptor, node, policy, known.classes, own_namespace=own)
+    rules = rules_for(preemptor, node, policy, known.classes, known.record, own_namespace=own)
     kept = {}
     for slot, pod in enumerate(pods):
         facts, party = snapshot.daemonsets.facts_of(pod), known.party_of(pod)

@@ -67,11 +67,13 @@ def state_of(
     queues: tuple[str, tuple[QueueLimit, ...]] = ("", ()),
     own_namespace: str = "",
     tolerating: Collection[str] = (),
+    tolerations_revision: str = "",
 ) -> ControlState:
     """Return what a policy means to plugin and evictors, without a revision. Pure.
 
     `mode` is the planner's own argument: nothing may go further. `own_namespace`: makeway's, empty where that
-    is not known. `tolerating`: the PriorityClasses that may exempt a pod.
+    is not known. `tolerating`: the PriorityClasses that may exempt a pod. `tolerations_revision`: of the
+    record of those that are gone; pods wait for a change of it that `tolerating` does not show.
     """
     limits = Limits(
         victims_per_order=policy.limits.victims_per_order, orders_in_flight=policy.limits.orders_in_flight
@@ -99,6 +101,7 @@ def state_of(
             system=policy.when_unplanned.system,
         ),
         exempt_namespaces=tuple(sorted(queue_exempt_namespaces(policy, own_namespace))),
+        tolerations_revision=tolerations_revision,
     )
 
 

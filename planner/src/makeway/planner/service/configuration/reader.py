@@ -98,7 +98,9 @@ class Configuration:
         if verdict is not None and verdict.about is not None:
             self._recorder.record(verdict.about, event_type, reason, "Enforce", note)
 
-    def control_state(self, mode: Mode, cluster_uid: str, tolerating: Collection[str]) -> ControlState | None:
+    def control_state(
+        self, mode: Mode, cluster_uid: str, tolerating: Collection[str], tolerations_revision: str
+    ) -> ControlState | None:
         """Return what is to be in force, without a revision; None while that is not known."""
         if self.unsynced():
             return None
@@ -110,6 +112,7 @@ class Configuration:
             queues=(self.queues.revision, queue_limits(self.queues.current)),
             own_namespace=self._namespace,
             tolerating=tolerating,
+            tolerations_revision=tolerations_revision,
         )
 
     def runs(self) -> list[Coroutine[Any, Any, Any]]:
