@@ -183,6 +183,26 @@ async def test_a_quota_waits_for_an_open_breaker_and_comes_down_after_its_reset(
     await until_ended(space.cluster, path(space), "success", 2, seconds=100)
 
 
+async def test_a_success_is_undone_where_pods_are_made_past_the_gate(space: Space) -> None:
+    space.judged = False  # a pod that no queue's maximum has room for
+    await run_in_queue(space, 1, 1)
+    await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=1, delay="1s")))
+    state = await until_ended(space.cluster, path(space))
+    assert state.result == "success"
+
+    await space.run(in_queue(space, "past", 1))  # on its node, without the scheduler
+    found = await until_state(
+        space.cluster,
+        path(space),
+        "its success is undone",
+        lambda found: found.last is not None and found.last.result == "undone",
+        seconds=120,
+    )
+
+    assert [one.reason for one in there(found.last).blocked] == ["made-anew"]
+    assert len(await quota_orders(space, path(space))) == 1
+
+
 async def test_without_a_gate_a_quota_is_planned_and_evicts_no_pod(external_cluster: RunningCluster) -> None:
     async with open_space(external_cluster) as space:
         await space.add_nodes(make_node("n1").cpu(100))

@@ -215,6 +215,23 @@ async def test_a_scheduler_that_answers_half_a_minute_late_ends_no_quota() -> No
     assert (ended.result, ended.evicted, world.staying()) == ("success", 3, 1)
 
 
+async def test_a_success_that_did_not_last_a_minute_is_undone_and_names_what_made_the_pods() -> None:
+    world = Enforcing(pods(6), 2)
+    assert (await world.until_ended()).result == "success"
+
+    began = int(world.clock.now().timestamp() * 1_000_000)
+    for place in range(4):
+        world.make(pod_in_a(f"n{place}", created=began, controller="ReplicaSet default/web"))
+    await world.run(2 * MINUTE)
+
+    ended = there(world.ended)
+    assert ended.result == "undone"
+    assert [one.message for one in ended.blocked] == ["4 pods made anew by ReplicaSet default/web"]
+    assert [reason for reason, _ in world.told] == ["QuotaEnforced", "QuotaUndone"]
+    assert len(world.orders) == 1
+    assert world.control.timer(PATH) is None
+
+
 async def test_a_quota_whose_pods_are_made_anew_past_the_gate_ends_once_as_much_came_as_had_to_go() -> None:
     world = Enforcing(pods(300), 100, others=100)
     carry_out, numbers = world.evictor.carry_out, count()

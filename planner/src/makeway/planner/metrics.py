@@ -244,7 +244,7 @@ class PlannerMetrics:
             "Processes that enforce a lowered quota, ended. result: notNeeded (usage was not above it), "
             "success, bestEffort (some of it is left over), unsuccessful (no pod was evicted), observed "
             "(the mode is observe), cancelled (max was raised, or the quota switched off, before it was "
-            "done), undone (pods that came anew had taken the room of those that it evicted).",
+            "done), undone (a minute after a success usage was above it again; that success counts as well).",
             "result",
         )
         self.quota_waiting = gauge(

@@ -28,7 +28,7 @@ _RESULTS = {
     "unsuccessful": "not enforced",
     "observed": "observed only",
     "cancelled": "called off",
-    "undone": "undone: its pods came anew",
+    "undone": "undone: above its max again",
 }
 
 

@@ -116,7 +116,7 @@ class QuotaLoop:
         self._remembered = 0
         self._in_force: tuple[str, Mode] | None = None
         self._changed = asyncio.Event()
-        self._telling = QuotaTelling(self.metrics, self.tell)
+        self._telling = QuotaTelling(self.snapshot, self.metrics, self.tell)
 
     def changed(self) -> None:
         """Look at once: the configuration may be another."""
@@ -161,6 +161,7 @@ class QuotaLoop:
             except Malformed as error:
                 _log.warning("quota_round_failed", error=f"{path}: {error}")
                 control.again(path, now)
+        self._telling.look_again(control, now)
         self._telling.tell_of_waits(control)
         if control.timers.changes != self._remembered:
             self._remembered = control.timers.changes
@@ -197,13 +198,13 @@ class QuotaLoop:
             self.ledger.ended(outcome)
             gone = sum(victim.result in ("deleted", "terminating", "gone") for victim in outcome.victims)
             self.metrics.quota_victims.inc(gone)
-        before = control.ended.get(path)
+        process, before = control.processes[path], control.ended.get(path)
         control.outcome(path, outcome, now)
         result = outcome.result if outcome else "none"
         _log.info("quota_order_ended", queue=path, order_id=order.order_id, result=result)
         ended = control.ended.get(path)
         if ended is not None and ended is not before:
-            self._telling.ended(path, ended)
+            self._telling.ended(path, process, ended)
 
     def _call_off(self, control: QuotaProcesses, path: str, why: str, now: datetime) -> None:
         """End a process that the configuration does not ask for any more."""
@@ -212,7 +213,7 @@ class QuotaLoop:
             "cancelled", now, f"{path}: its quota is not enforced further: {why}", process.evicted
         )
         control.finish(path, ended, now)
-        self._telling.ended(path, ended)
+        self._telling.ended(path, process, ended)
 
     async def _enforce(
         self, control: QuotaProcesses, path: str, fence: Callable[[], Awaitable[Fence]]
@@ -288,11 +289,11 @@ class QuotaLoop:
             return
         if mode == "observe" or not found.victims:
             ended = control.concluded(path, found.plan, now, observed=mode == "observe")
-            self._telling.ended(path, ended)
+            self._telling.ended(path, process, ended)
             return
         if (over := in_vain(self.snapshot, path, process, found.plan, now)) is not None:
             control.finish(path, over, now)
-            self._telling.ended(path, over)
+            self._telling.ended(path, process, over)
             return
         control.planned(path, found.plan, now)
         if held_back:
