@@ -89,11 +89,14 @@ def test_what_comes_is_shown_at_once_unless_the_page_is_paused(page: Page, made_
     expect(row).to_contain_text("shop/late-2")
 
 
-def test_the_grid_opens_a_node_and_leads_to_a_pending_pod(page: Page) -> None:
+def test_the_grid_opens_a_node_and_says_what_is_in_the_way_of_a_pod(page: Page) -> None:
     go(page, "Cluster")
     expect(page.locator("details.group")).to_have_count(3)
     expect(page.locator("button.cell")).to_have_count(60)
-    page.get_by_role("button", name=re.compile("^node-0005,.*cordoned")).click()
+    page.get_by_label("Pending pod").select_option("shop/waiting-2")
+    expect(page.get_by_text("Insufficient cpu: 55 nodes")).to_be_visible()
+    expect(page.get_by_text("Node is cordoned: 2 nodes")).to_be_visible()
+    page.get_by_role("button", name=re.compile("^node-0005,.*cordoned.*Node is cordoned")).click()
     panel = page.get_by_role("complementary")
     expect(panel.get_by_role("heading", name="node-0005")).to_be_focused()
     expect(panel).to_contain_text("batch/crunch-5-0")
@@ -101,9 +104,6 @@ def test_the_grid_opens_a_node_and_leads_to_a_pending_pod(page: Page) -> None:
     expect(panel).to_be_hidden()
     page.get_by_label("Group by").select_option("node.kubernetes.io/instance-type")
     expect(page.locator("details.group")).to_have_count(2)
-    page.get_by_label("Pending pod").select_option("shop/waiting-2")
-    expect(page.get_by_role("heading", level=1, name="Story")).to_be_focused()
-    expect(page.get_by_role("rowheader", name="Insufficient cpu").first).to_be_visible()
 
 
 def test_queues_are_bars_with_their_numbers(page: Page) -> None:
@@ -123,6 +123,16 @@ def test_observe_sums_up_what_comparing_has_found(page: Page) -> None:
     expect(page.locator(".tile").first).to_contain_text("Compared")
     page.get_by_label("Result").select_option("better")
     expect(page.locator("tbody tr").first).to_contain_text("better")
+
+
+def test_a_pasted_pod_is_simulated_and_a_wrong_one_is_refused_in_words(page: Page) -> None:
+    go(page, "Simulate")
+    page.get_by_role("button", name="Simulate").click()
+    expect(page.get_by_text("Room can be made for it")).to_be_visible()
+    expect(page.get_by_role("region", name="Victims").get_by_role("row").nth(1)).to_be_visible()
+    page.get_by_label("Manifest", exact=True).fill("kind: Node")
+    page.get_by_role("button", name="Simulate").click()
+    expect(page.get_by_role("alert")).to_contain_text("no pods in it, only 1 Node")
 
 
 def test_orders_and_decisions_for_a_group_name_it_and_what_victims_close(page: Page, address: str) -> None:
@@ -313,4 +323,12 @@ def test_nothing_is_wider_than_a_small_screen(page: Page, address: str, path: st
     page.set_viewport_size({"width": 360, "height": 700})
     page.goto(f"{address}{path}")
     page.wait_for_timeout(500)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_simulated_pod_is_no_wider_than_a_small_screen(page: Page, address: str) -> None:
+    page.set_viewport_size({"width": 360, "height": 700})
+    page.goto(f"{address}/simulate")
+    page.get_by_role("button", name="Simulate").click()
+    expect(page.get_by_text("Room can be made for it")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360

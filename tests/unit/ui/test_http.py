@@ -136,11 +136,13 @@ async def test_what_comes_from_another_page_is_not_answered(
     assert (await got(client, f"{address}/api/now", **BEARER, **headers))[0] == status
 
 
-async def test_a_form_of_another_page_is_not_answered(
+async def test_a_form_of_another_page_starts_no_simulation(
     page: tuple[MadeUpPage, str], client: aiohttp.ClientSession
 ) -> None:
     _, address = page
-    async with client.post(f"{address}/logout", headers={"Cookie": "makeway-ui=x"}) as response:
+    async with client.post(
+        f"{address}/api/simulate", json={"manifest": "kind: Pod"}, headers={"Cookie": "makeway-ui=x"}
+    ) as response:
         assert response.status == 403, "no origin, and so not a browser's own"
 
 
@@ -193,14 +195,17 @@ def test_no_file_names_another_host_or_has_a_script_or_style_in_its_text() -> No
             assert "onclick" not in text
 
 
-async def test_a_body_is_read_up_to_a_bound_whatever_it_is_said_to_be(client: aiohttp.ClientSession) -> None:
+async def test_a_body_is_read_up_to_a_bound_whatever_it_is_said_to_be(
+    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession
+) -> None:
+    _, address = page
+
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(100):
             yield b"x" * 10_000
 
-    with MadeUpPage(count=1, nodes=1, gate=FormGate()).served() as address:
-        async with client.post(f"{address}/login", data=endless()) as response:
-            assert response.status == 400
+    async with client.post(f"{address}/api/simulate", data=endless(), headers=BEARER) as response:
+        assert response.status == 413
 
 
 async def test_what_is_asked_wrongly_is_answered_in_a_sentence(
@@ -213,6 +218,13 @@ async def test_what_is_asked_wrongly_is_answered_in_a_sentence(
     assert (await got(client, f"{address}/api/node?name=none", **BEARER))[0] == 404
     assert (await got(client, f"{address}/api/pending?pod=shop/none", **BEARER))[0] == 404
     assert (await got(client, f"{address}/api/now?x={'x' * 5000}", **BEARER))[0] == 403
+    async with client.post(f"{address}/api/simulate", data="[]", headers=BEARER) as response:
+        assert response.status == 400
+    async with client.post(
+        f"{address}/api/simulate", json={"manifest": "kind: Node"}, headers=BEARER
+    ) as response:
+        assert response.status == 422
+        assert "no pods in it" in await response.text()
 
 
 async def test_changes_come_as_events_and_so_many_browsers_at_once(

@@ -1,16 +1,29 @@
-"""Queues as bars, comparisons and their sum, and the grid of nodes."""
+"""Queues as bars, comparisons and their sum, the grid of nodes, and what stands in a pod's way."""
 
+from datetime import timedelta
+
+import pytest
 from msgspec.structs import replace
 
 from builders_bus import NOW, make_victim
 from makeway.bus.comparison import Choice, Comparison
 from makeway.cli.history.comparisons import summed
 from makeway.dev.samples import MESSAGES
+from makeway.planner.offline.manifests import ManifestError
+from makeway.planner.offline.obstacles import FITS, HELPS
 from makeway.ui.model.grid import ZONE, grid_of, node_of
 from makeway.ui.model.observed import Comparisons
+from makeway.ui.model.obstacles import standing_of
 from makeway.ui.model.queues import tree_of
+from makeway.ui.model.simulating import MOST_PODS, check, simulated
 from narrowing import as_a, there
-from ui_page import cluster, queue_report
+from ui_page import MadeUpCluster, cluster, queue_report
+
+_POD = """
+kind: Pod
+metadata: {name: new, namespace: shop}
+spec: {priority: 1000, containers: [{name: c, resources: {requests: {cpu: "3"}}}]}
+"""
 
 
 def comparison(number: int, result: str, victims: int) -> Comparison:
@@ -84,3 +97,66 @@ def test_a_node_lists_its_least_important_pods_first() -> None:
     assert [pod.priority for pod in node.pods] == [0, 10, 20, 30]
     assert node.requested["cpu"] == "2500m"
     assert node_of(cluster(3).snapshot, "no-such-node") is None
+
+
+async def test_each_node_stands_once_under_what_is_in_the_way_there() -> None:
+    made_up = MadeUpCluster(40)
+    world = await made_up.read()
+    raw = there(await made_up.pod("shop", "waiting-2"))
+
+    standing = standing_of(world, raw, NOW, {}, frozenset())
+
+    names = [name for those in standing.nodes.values() for name in those]
+    assert sorted(names) == sorted(world.snapshot.node_names())
+    assert standing.nodes["Node is cordoned"] == ("node-0005",)
+    assert standing.nodes["Untolerated taint"] == ("node-0007", "node-0030")
+    assert set(standing.nodes) == {"Node is cordoned", "Untolerated taint", "Insufficient cpu"}
+    assert standing.found.answer.result == "refused"
+
+
+async def test_a_node_where_room_is_or_can_be_made_says_so() -> None:
+    made_up = MadeUpCluster(6)
+    world = await made_up.read()
+    raw = there(await made_up.pod("shop", "waiting-2"))
+    small, large = raw.replace(b"3500m", b"1"), raw.replace(b'"priority":10', b'"priority":100')
+
+    assert set(standing_of(world, small, NOW, {}, frozenset()).nodes) == {FITS, "Node is cordoned"}
+    assert set(standing_of(world, large, NOW, {}, frozenset()).nodes) == {HELPS, "Node is cordoned"}
+
+
+def test_a_pasted_pod_is_planned_for() -> None:
+    (answer,) = simulated(cluster(4), _POD, "default", NOW + timedelta(seconds=1))
+
+    assert (answer.namespace, answer.name, answer.result) == ("shop", "new", "preempts")
+    assert answer.victims
+    told = "not judged: what the API server would add or refuse: makeway simulate asks it"
+    assert told in answer.warnings
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a: [", "not YAML"),
+        ("- 1", "no Kubernetes object"),
+        ("a: &x [1]\nb: [*x, *x]", "aliases"),
+        ("[" * 60 + "]" * 60, "nested deeper"),
+        ("x" * 70_000, "more than 64 KiB"),
+        ("kind: Deployment\nspec: {replicas: 9999, template: {spec: {}}}", "this form takes 20"),
+        ("---\n".join([_POD] * (MOST_PODS + 1)), "this form takes 20"),
+        ("kind: PodGroup\nmetadata: {name: g}", "makeway simulate"),
+        ("kind: Pod\nspec: a text", "must be objects"),
+        ("kind: Pod\nmetadata: [1]", "must be objects"),
+        ("kind: Deployment\nmetadata: [1]\nspec: {template: {}}", "would not take this Deployment"),
+        ("kind: List\nitems: [{kind: Deployment, spec: {replicas: 500}}]", "500 pods"),
+    ],
+)
+def test_what_cannot_be_planned_for_is_refused_in_a_sentence(text: str, why: str) -> None:
+    with pytest.raises(ManifestError, match=why):
+        simulated(cluster(2), text, "default", NOW)
+
+
+def test_text_that_would_become_large_is_refused_before_it_is_loaded() -> None:
+    laughs = "\n".join(["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40)])
+
+    with pytest.raises(ManifestError, match="aliases"):
+        check(laughs)

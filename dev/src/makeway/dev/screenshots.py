@@ -29,10 +29,10 @@ VIEWS: Final = {
         "timeline": "/timeline",
         "story": "/story?what=demo/fraud-check",
     },
-    "external": {"cluster": "/cluster"},
+    "external": {"cluster": "/cluster?pod={pending}"},
     "quota": {"queues": "/queues"},
 }
-"""By scenario of the demo: names of pictures, and addresses."""
+"""By scenario of the demo: names of pictures, and addresses. Of external pods are left pending."""
 
 _DRAWN_MILLISECONDS: Final = 4_000
 """For a plan, and for what the parts answer."""
@@ -100,9 +100,17 @@ def _page_served() -> Iterator[tuple[str, str]]:
 
 
 def _draw(page: Page, address: str, path: str, picture: Path) -> None:
-    page.goto(address + path)
+    page.goto(address + path.format(pending=_pending(page, address) if "{" in path else ""))
     page.wait_for_timeout(_DRAWN_MILLISECONDS)
     page.screenshot(path=picture)
+
+
+def _pending(page: Page, address: str) -> str:
+    """Return a pod of crunch that is pending, as the page offers it: one for which no room can be made."""
+    page.goto(f"{address}/cluster")
+    option = page.locator("select[name=pod] option", has_text="crunch").first
+    option.wait_for(state="attached")
+    return option.get_attribute("value") or ""
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from makeway.bus.errors import BusError
+from makeway.planner.offline.manifests import ManifestError
 from makeway.runtime.kube import ApiError, ApiUnavailable
 from makeway.ui.edge.answers import failed, json_answer
 from makeway.ui.edge.cluster import BusyError
@@ -31,7 +32,7 @@ from makeway.ui.edge.gate import MOST_TOKEN, Admission, Gate, NoAnswerError, Ses
 from makeway.ui.edge.guard import App, Guard, TooLargeError
 from makeway.ui.edge.sources import NotThereError, Sources
 
-VIEWS: Final = ("/", "/timeline", "/story", "/cluster", "/queues", "/observe")
+VIEWS: Final = ("/", "/timeline", "/story", "/cluster", "/queues", "/observe", "/simulate")
 LIVE: Final = "/livez"
 MOST_STREAMS: Final = 32
 """Browsers that are told of changes at once."""
@@ -81,6 +82,7 @@ def page_app(site: Site, sources: Sources) -> App:
     routes = [
         *(Route(path, page.admitted(page.view)) for path in VIEWS),
         *(Route(path, page.admitted(endpoint, api=True)) for path, endpoint in api.items()),
+        Route("/api/simulate", page.admitted(page.simulate, api=True), methods=["POST"]),
         Mount("/static", StaticFiles(directory=_STATIC)),
         Route("/login", page.login, methods=["GET", "POST"]),
         Route("/logout", page.logout, methods=["POST"]),
@@ -265,8 +267,8 @@ class _Page:
         return json_answer(found) if found else failed(HTTPStatus.NOT_FOUND, "There is no such node.")
 
     async def pending(self, request: Request) -> Response:
-        """What would become of a pending pod now, and what would unblock it."""
-        return json_answer(await self._sources.pending(request.query_params.get("pod", "")))
+        """What stands in the way of a pending pod."""
+        return json_answer(await self._sources.standing(request.query_params.get("pod", "")))
 
     async def queues(self, request: Request) -> Response:
         """The tree of queues."""
@@ -276,6 +278,17 @@ class _Page:
         """What comparing has found."""
         return json_answer(self._sources.observed(_PAGE))
 
+    async def simulate(self, request: Request) -> Response:
+        """What would become of pods."""
+        asked = msgspec.json.decode(await request.body(), type=_Simulated)
+        pods = await self._sources.simulate(asked.manifest, asked.namespace)
+        return json_answer({"pods": pods})
+
+
+class _Simulated(msgspec.Struct):
+    manifest: str
+    namespace: str = "default"
+
 
 async def _answered(endpoint: Endpoint, request: Request) -> Response:
     """Return an endpoint's answer, or what went wrong in a sentence."""
@@ -283,6 +296,10 @@ async def _answered(endpoint: Endpoint, request: Request) -> Response:
         return await endpoint(request)
     except (NotThereError, LookupError) as error:
         return failed(HTTPStatus.NOT_FOUND, str(error))
+    except ManifestError as error:
+        return failed(HTTPStatus.UNPROCESSABLE_ENTITY, str(error))
+    except TooLargeError:
+        return failed(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "This is more than the page takes.")
     except BusyError:
         return failed(
             HTTPStatus.SERVICE_UNAVAILABLE, "Others are being answered; try again.", {"Retry-After": "5"}

@@ -7,6 +7,7 @@ time: they take a tenth of a second on 5,000 nodes.
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,13 +19,15 @@ import msgspec
 from makeway.bus.client import Bus
 from makeway.cli.why.planning import ledger_of
 from makeway.core.k8s.objects import Pod
+from makeway.planner.offline.counterfactuals.changes import fork
 from makeway.planner.offline.live import read_world
-from makeway.planner.offline.pending import asked_about, pending
-from makeway.planner.offline.results import Pending
+from makeway.planner.offline.results import SimulatedPod
 from makeway.planner.offline.world import World
 from makeway.runtime.kube import Api, ApiError
 from makeway.runtime.settings import ConfigSettings
 from makeway.ui.model.grid import Grid, NodeView, grid_of, node_of
+from makeway.ui.model.obstacles import Standing, standing_of
+from makeway.ui.model.simulating import simulated
 
 FRESH_SECONDS: Final = 15.0
 _MOST_WAITING: Final = 8
@@ -113,8 +116,8 @@ class ClusterReader:
         world = (await self._current()).world
         return await self._planned(lambda: node_of(world.snapshot, name))
 
-    async def pending(self, namespace: str, name: str) -> Pending | None:
-        """Say what would become of a pending pod now; None where it is not pending.
+    async def standing(self, namespace: str, name: str) -> Standing | None:
+        """Say what stands in the way of a pending pod, on every node; None where it is not pending.
 
         Raises ApiError, ApiUnavailable, BusError, BusyError.
         """
@@ -127,10 +130,16 @@ class ClusterReader:
         world = (await self._current()).world
         now = datetime.now(UTC)
         in_flight, leaving = await self._cluster.in_flight(pod.metadata.uid, now)
+        return await self._planned(lambda: standing_of(world, raw, now, in_flight, leaving))
 
-        def run() -> Pending:
-            asked = asked_about(world, raw, now, in_flight=in_flight, leaving=leaving)
-            return pending(world, raw, now, *asked)
+    async def simulate(self, text: str, namespace: str) -> tuple[SimulatedPod, ...]:
+        """Say what would become of pods. Raises ApiError, ApiUnavailable, BusyError, ManifestError."""
+        world = copy.copy((await self._current()).world)
+
+        def run() -> tuple[SimulatedPod, ...]:
+            world.snapshot = fork(world.snapshot)
+            world.nominations = dict(world.nominations)
+            return simulated(world, text, namespace, datetime.now(UTC))
 
         return await self._planned(run)
 

@@ -14,13 +14,14 @@ from makeway.bus.errors import BusUnavailable
 from makeway.bus.queue_report import QueueQuery, QueueReport
 from makeway.cli.text import safe
 from makeway.cli.why.explanation import Explanation, of_decision, of_order, of_pod
-from makeway.planner.offline.results import Pending
+from makeway.planner.offline.results import SimulatedPod
 from makeway.runtime.kube import Api
 from makeway.runtime.settings import ConfigSettings
 from makeway.ui.edge.cluster import ClusterReader, ClusterSource, LiveCluster
 from makeway.ui.edge.reader import Reader
 from makeway.ui.model.now import Acting, acting_of
 from makeway.ui.model.observed import ObservedView
+from makeway.ui.model.obstacles import Standing
 from makeway.ui.model.queues import QueueTreeView, tree_of
 
 _QUEUES_SECONDS: Final = 5.0
@@ -93,13 +94,19 @@ class Sources:
         namespace, name = _pod(what)
         return await of_pod(self._bus, self._api, self._settings, namespace, name, plan=False)
 
-    async def pending(self, pod: str) -> Pending:
-        """Say what would become of a pending pod now. Raises as `ClusterReader.pending`."""
+    async def standing(self, pod: str) -> Standing:
+        """Say what stands in the way of a pending pod. Raises as `ClusterReader.standing`."""
         namespace, name = _pod(pod)
-        found = await self.cluster.pending(namespace, name)
+        found = await self.cluster.standing(namespace, name)
         if found is None:
             raise NotThereError(f"There is no pending pod {namespace}/{name} any more.")
         return found
+
+    async def simulate(self, manifest: str, namespace: str) -> tuple[SimulatedPod, ...]:
+        """Say what would become of pods. Raises as `ClusterReader.simulate`."""
+        if not _NAME.fullmatch(namespace):
+            raise NotThereError("This is no name of a namespace.")
+        return await self.cluster.simulate(manifest, namespace)
 
 
 def _pod(what: str) -> tuple[str, str]:

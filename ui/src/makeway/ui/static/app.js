@@ -7,12 +7,13 @@ import * as cluster from './views/cluster.js';
 import * as now from './views/now.js';
 import * as observe from './views/observe.js';
 import * as queues from './views/queues.js';
+import * as simulate from './views/simulate.js';
 import * as story from './views/story.js';
 import * as timeline from './views/timeline.js';
 
 const VIEWS = {
   '/': now, '/timeline': timeline, '/cluster': cluster, '/queues': queues, '/observe': observe,
-  '/story': story,
+  '/story': story, '/simulate': simulate,
 };
 
 const main = document.getElementById('main');

@@ -1,9 +1,10 @@
-// The cluster as a grid of nodes in groups: how full they are, and which pods were evicted where and for whom.
+// The cluster as a grid of nodes in groups: which pods were evicted where and for whom, and what stands in a pod's way.
 
 import { failure, h, replace, result, table } from '../dom.js';
 import { age, counted, seconds, who, whole } from '../format.js';
 import { ask, link, parameters, pause, remember } from '../net.js';
 import { copied, podLink } from '../pods.js';
+import { pendingAnswer } from './pending.js';
 
 export const title = 'Cluster';
 export const lead = 'Every node, how full it is by requests, and where pods were evicted for others.';
@@ -14,20 +15,24 @@ const CELLS_AT_ONCE = 100;
 const MOST_OPEN = 600;
 const LATELY_SECONDS = 3600;
 const ROOMY = 24; // up to so many nodes have room for names
+const FITS = 'Room as it is';
+const HELPS = 'Room can be made';
 
-export async function show({ body, store, signal, go }) {
+export async function show({ body, store, signal }) {
   const by = h('select', { name: 'by', onchange: () => { remember({ by: by.value }); update(); } });
-  const pods = h('select', { name: 'pod', onchange: () => go(link('/story', { what: pods.value })) });
+  const pods = h('select', { name: 'pod', onchange: () => { remember({ pod: pods.value }); stand(); } });
   const find = h('input', { name: 'find', type: 'search', autocomplete: 'off', spellcheck: 'false', value: parameters().find || '', placeholder: 'part of a name', oninput: () => { remember({ find: find.value.trim() }); draw(); } });
   const summary = h('p', { class: 'muted count' });
+  const standing = h('div', { 'aria-live': 'polite' });
   const grid = h('div', { class: 'groups' });
   const panel = h('aside', { class: 'panel', 'aria-label': 'One node', 'aria-live': 'polite', hidden: true });
   body.append(
     h('form', { class: 'filters', onsubmit: (event) => event.preventDefault() },
       h('label', null, 'Group by ', by), h('label', null, 'Node ', find), h('label', null, 'Pending pod ', pods)),
-    legend(), summary, h('div', { class: 'split' }, grid, panel));
+    standing, legend(), summary, h('div', { class: 'split' }, grid, panel));
 
   let found = null;
+  let obstacles = null;
   const opened = new Set();
   const closed = new Set();
 
@@ -43,9 +48,36 @@ export async function show({ body, store, signal, go }) {
 
   function choices() {
     replace(by, found.labels.length ? found.labels.map((label) => h('option', { value: label, selected: label === found.label }, label)) : h('option', { value: '' }, 'nothing: no label'));
+    const chosen = parameters().pod || '';
     const names = found.pending.map((pod) => `${pod.namespace}/${pod.name}`);
+    if (chosen && !names.includes(chosen)) names.unshift(chosen);
     const more = found.pendingTotal - found.pending.length;
-    replace(pods, h('option', { value: '' }, found.pendingTotal ? `choose one of ${counted(found.pendingTotal, 'pod')}${more > 0 ? `; the ${found.pending.length} most important are listed` : ''}` : 'none is pending'), names.map((name) => h('option', { value: name }, name)));
+    replace(pods, h('option', { value: '' }, found.pendingTotal ? `choose one of ${counted(found.pendingTotal, 'pod')}${more > 0 ? `; the ${found.pending.length} most important are listed` : ''}` : 'none is pending'), names.map((name) => h('option', { value: name, selected: name === chosen }, name)));
+    pods.value = chosen;
+  }
+
+  async function stand() {
+    const { pod } = parameters();
+    obstacles = null;
+    if (!pod) {
+      replace(standing);
+      draw();
+      return;
+    }
+    replace(standing, h('p', { class: 'muted' }, `Planning again for ${pod}.`));
+    try {
+      const answer = await ask('/api/pending', { pod }, { signal });
+      obstacles = new Map();
+      const reasons = Object.entries(answer.nodes).sort((a, b) => b[1].length - a[1].length);
+      reasons.forEach(([reason, names], place) => names.forEach((name) => obstacles.set(name, { reason, sign: signOf(reason, place) })));
+      replace(standing, h('section', { class: 'card' },
+        h('h2', null, pod, ' ', h('a', { class: 'state', href: link('/story', { what: pod }) }, 'its story')),
+        h('ul', { class: 'obstacles' }, reasons.map(([reason, names], place) => h('li', null, h('span', { class: `cell ${kindOf(reason)}`, 'aria-hidden': 'true' }, h('span', { class: 'sign' }, signOf(reason, place))), ` ${reason}: ${counted(names.length, 'node')}`))),
+        h('details', null, h('summary', null, 'In words, and what would unblock it'), pendingAnswer(answer.found))));
+    } catch (error) {
+      if (!signal.aborted) replace(standing, failure(error));
+    }
+    draw();
   }
 
   function draw() {
@@ -99,10 +131,11 @@ export async function show({ body, store, signal, go }) {
     const full = Math.max(found.cpu[place], found.memory[place]);
     const here = evicted.get(name) || [];
     const gone = here.length;
+    const obstacle = obstacles?.get(name);
     const marks = [found.marks[place] & 1 ? 'cordoned' : '', found.marks[place] & 2 ? 'tainted' : ''].filter(Boolean);
-    const label = [name, `${full} % requested`, counted(found.pods[place], 'pod'), ...marks, gone ? `${counted(gone, 'eviction')} in the last hour` : ''].filter(Boolean).join(', ');
-    const sign = gone ? String(Math.min(gone, 99)) : marks.length ? '×' : '';
-    const kinds = `${gone ? 'gone' : ''} ${marks.length ? 'marked' : ''}`;
+    const label = [name, `${full} % requested`, counted(found.pods[place], 'pod'), ...marks, gone ? `${counted(gone, 'eviction')} in the last hour` : '', obstacle ? obstacle.reason : ''].filter(Boolean).join(', ');
+    const sign = obstacle ? obstacle.sign : gone ? String(Math.min(gone, 99)) : marks.length ? '×' : '';
+    const kinds = `${obstacle ? kindOf(obstacle.reason) : ''} ${gone && !obstacle ? 'gone' : ''} ${marks.length ? 'marked' : ''}`;
     const properties = { type: 'button', 'data-node': name, 'aria-label': label, title: label, tabindex: number === 0 ? '0' : '-1', onclick: () => openNode(name) };
     const level = h('span', { class: 'level', style: { height: `${Math.min(100, full)}%` } });
     if (found.names.length > ROOMY) {
@@ -111,6 +144,7 @@ export async function show({ body, store, signal, go }) {
     return h('button', { ...properties, class: `roomy ${kinds}` },
       h('span', { class: 'name' }, h('span', { class: `cell ${kinds}` }, level, sign ? h('span', { class: 'sign' }, sign) : null), h('b', null, name)),
       meter('cpu', found.cpu[place]), meter('memory', found.memory[place]),
+      obstacle ? h('span', { class: 'said' }, obstacle.reason) : null,
       here.slice(0, 2).map(({ victim, entry }) => h('span', { class: 'said' }, `− ${victim.name} for ${entry.name || entry.queue}`)),
       gone > 2 ? h('span', { class: 'said' }, `and ${gone - 2} more`) : null);
   }
@@ -125,7 +159,7 @@ export async function show({ body, store, signal, go }) {
     replace(panel, h('p', { class: 'muted' }, `Looking at ${name}.`));
     try {
       const node = await ask('/api/node', { name }, { signal });
-      replace(panel, drawNode(node, evictions(store.newest()).get(name) || [], close));
+      replace(panel, drawNode(node, evictions(store.newest()).get(name) || [], obstacles?.get(name), close));
       panel.querySelector('h2').focus();
     } catch (error) {
       if (!signal.aborted) replace(panel, failure(error), h('button', { type: 'button', onclick: close }, 'Close'));
@@ -148,7 +182,8 @@ export async function show({ body, store, signal, go }) {
   });
   signal.addEventListener('abort', () => { clearInterval(timer); stop(); });
   await update();
-  const { node } = parameters();
+  const { pod, node } = parameters();
+  if (pod) await stand();
   if (node) await openNode(node);
 }
 
@@ -182,15 +217,26 @@ function evictions(entries) {
   return found;
 }
 
+function signOf(reason, place) {
+  if (reason === FITS) return '✓';
+  if (reason === HELPS) return '○';
+  return 'abcdefghijklmnopqrstuvwxyz'[place % 26];
+}
+
+function kindOf(reason) {
+  return reason === FITS ? 'fits' : reason === HELPS ? 'helps' : 'obstacle';
+}
+
 function legend() {
   const one = (kind, sign, height, text) => h('span', null, h('span', { class: `cell ${kind}`, 'aria-hidden': 'true' }, h('span', { class: 'level', style: { height } }), sign ? h('span', { class: 'sign' }, sign) : null), text);
   return h('p', { class: 'legend' }, one('', '', '70%', 'how full, by cpu or memory'), one('gone', '2', '70%', 'evictions in the last hour'), one('marked', '×', '70%', 'cordoned or tainted'));
 }
 
-function drawNode(node, gone, close) {
+function drawNode(node, gone, obstacle, close) {
   const amounts = Object.entries(node.allocatable).filter(([name]) => node.requested[name] && node.requested[name] !== '0' || ['cpu', 'memory'].includes(name));
   return [
     h('div', { class: 'head' }, h('h2', { tabindex: '-1' }, node.name), h('button', { type: 'button', onclick: close }, 'Close')),
+    obstacle ? h('p', { class: 'notice' }, `For the chosen pod: ${obstacle.reason.charAt(0).toLowerCase()}${obstacle.reason.slice(1)}.`) : null,
     node.cordoned ? h('p', null, 'It is cordoned.') : null,
     node.taints.length ? h('p', { class: 'muted' }, `Taints: ${node.taints.join(', ')}`) : null,
     h('dl', { class: 'facts' }, amounts.map(([name, most]) => [h('dt', null, name), h('dd', null, `${node.requested[name] || 0} of ${most} requested`)])),

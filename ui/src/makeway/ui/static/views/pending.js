@@ -1,4 +1,4 @@
-// What would become of a pending pod now, and what would unblock it.
+// What would become of a pod now, as a simulation says it; and what would unblock it.
 
 import { h, result, table } from '../dom.js';
 import { counted, spaced } from '../format.js';
@@ -7,7 +7,7 @@ import { podLink } from '../pods.js';
 
 const SAYS = { fits: 'There is room for it', waits: 'Room for it is on its way, from pods that leave anyway', preempts: 'Room can be made for it', refused: 'No pod that may be evicted makes room for it' };
 
-function podAnswer(answer) {
+export function podAnswer(answer) {
   const columns = [['Victim', 'name'], ['Priority', 'number'], ['Node', 'name'], ['Rule', 'text']];
   return [
     h('p', { class: 'answer' }, result(answer.result === 'fits' ? 'succeeded' : ['preempts', 'waits'].includes(answer.result) ? 'planned' : 'refused'), ' ',

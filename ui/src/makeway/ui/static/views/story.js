@@ -136,7 +136,7 @@ function pendingPart(story, signal) {
   const content = h('div', { 'aria-live': 'polite' }, h('p', { class: 'muted' }, 'Planning again, with the cluster as it is now.'));
   const what = `${story.namespace}/${story.name}`;
   ask('/api/pending', { pod: what }, { signal })
-    .then((found) => replace(content, pendingAnswer(found)))
+    .then((found) => replace(content, pendingAnswer(found.found), h('p', null, h('a', { href: link('/cluster', { pod: what }) }, 'See on the grid of nodes what stands in the way'))))
     .catch((error) => { if (!signal.aborted) replace(content, failure(error)); });
   return h('section', { class: 'card' },
     h('h3', null, 'Why it is pending'),
