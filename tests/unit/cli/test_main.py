@@ -199,6 +199,12 @@ def test_examples_bear_the_name_that_was_called() -> None:
     assert makeway("keys", "new", "--help").stdout.startswith("  makeway keys new  # ")
 
 
+def test_kubectls_options_may_stand_before_the_command() -> None:
+    result = makeway("-n", "shop", "why", "web-0", "--nats-url", "nats://127.0.0.1:9")
+
+    assert (result.returncode, result.stderr.split(":")[0]) == (3, "makeway")
+
+
 @pytest.mark.parametrize(("name", "command"), helps(), ids=lambda value: getattr(value, "name", value))
 def test_a_help_text_leaves_the_breaking_of_lines_to_the_terminal(name: str, command: Any) -> None:
     assert not [part for part in command.help.split("\n\n") if "\n" in part], name

@@ -17,6 +17,7 @@ import importlib.util
 import inspect
 import io
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -32,12 +33,15 @@ from makeway.cli.extras import needed
 
 _PLUGIN = "kubectl-makeway"
 _PROGRAM = {True: "kubectl makeway", False: "makeway"}
+_KUBECTLS = ("-n", "--namespace", "--context", "--kubeconfig")
+"""Options that may stand before the sub-command."""
 _NAMED_BY_PYTHON = "Value error, "
 """How pydantic, by which typer reads values, begins what it says."""
 _YOUNG_OBJECTS = 100_000
 """Objects made between two looks of the collector: nearly all of a command's are its modules, which stay.
 
 A service sets its own number once it has begun (`makeway.runtime.garbage`)."""
+_JOINED = re.compile(r"-n[^-].*|--(namespace|context|kubeconfig)=.*", re.DOTALL)
 
 
 class SubCommand(NamedTuple):
@@ -104,6 +108,24 @@ SUB_COMMANDS = {
 }
 
 
+def behind(args: list[str]) -> list[str]:
+    """Return arguments with the options before the sub-command put at its end: `-n x why y` as `why y -n x`.
+
+    It is how users of kubectl write them. Pure.
+    """
+    first = 0
+    while first < len(args):
+        if args[first] in _KUBECTLS and first + 1 < len(args):
+            first += 2
+        elif _JOINED.fullmatch(args[first]):
+            first += 1
+        else:
+            break
+    moved, rest = args[:first], args[first:]
+    end = rest.index("--") if "--" in rest else len(rest)
+    return [*rest[:end], *moved, *rest[end:]]
+
+
 class LazyGroup(typer.core.TyperGroup):
     """A group that lists its commands without loading them, and loads the one that is called."""
 
@@ -114,6 +136,10 @@ class LazyGroup(typer.core.TyperGroup):
         except typer.BadParameter as error:
             error.message = error.message.replace(_NAMED_BY_PYTHON, "", 1)
             raise
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take options that stand before the sub-command as if they stood behind it."""
+        return super().parse_args(ctx, behind(args))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Put the real command in place of its entry in the list."""
@@ -200,6 +226,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Better preemption for Kubernetes: a planner, a safe evictor and a kube-scheduler plugin.\n\n"
+    "-n, --context and --kubeconfig may also precede the command: kubectl makeway -n shop why web-0.\n\n"
     "Exit codes: 0 done; 1 a negative answer or a failure, as the command's help says; 2 wrong usage; 3 no "
     "connection or no permission, and stderr says which; 130 interrupted.",
 )

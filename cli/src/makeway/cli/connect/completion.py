@@ -1,4 +1,4 @@
-"""What a shell offers for names in the cluster: pods and namespaces.
+"""What a shell offers for names in the cluster: pods, namespaces, queues, orders.
 
 Whoever presses a key must not wait, and must see no error: what cannot be had within the time is not offered.
 """
@@ -9,17 +9,29 @@ import asyncio
 import contextlib
 import io
 from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+import msgspec
 import typer
 
+from makeway.bus.client import Bus
+from makeway.bus.codec import unwrap_decision, unwrap_order
+from makeway.bus.errors import BusError
+from makeway.bus.following import past_messages
+from makeway.bus.queue_report import QueueQuery, QueueReport
 from makeway.cli.connect.objects import METADATA_LIST, Bare, listed
 from makeway.cli.connect.session import Installation, installation_of
+from makeway.cli.text import safe
 from makeway.runtime import logs
 from makeway.runtime.kube import ApiError, ApiUnavailable, ConfigurationError
 
 _SECONDS: Final = 3.0
 _MOST: Final = 500
+_RECENT: Final = timedelta(hours=24)
+"""How far back orders are offered."""
+_LATEST: Final = timedelta(hours=1)
+"""How far back decisions are offered."""
 
 
 def namespaces(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -28,7 +40,9 @@ def namespaces(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def pods(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Offer pods of the namespace that was given, or of the one before the slash."""
+    """Offer pods of the namespace that was given, or of the one before the slash; else what an id begins."""
+    if incomplete.startswith(("ord-", "dec-")):
+        return records(ctx, incomplete)
     kind = "pod/" if incomplete.startswith("pod/") else ""
     space, slash, _ = incomplete.removeprefix(kind).rpartition("/")
 
@@ -38,6 +52,50 @@ def pods(ctx: typer.Context, incomplete: str) -> list[str]:
         return [f"{kind}{space}{slash}{name}" for name in names]
 
     return _offered(ctx, incomplete, found)
+
+
+def queues(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Offer queues by their path."""
+
+    async def found(installation: Installation) -> list[str]:
+        async with installation.bus() as bus:
+            answer = await bus.request_queues(msgspec.json.encode(QueueQuery()), _SECONDS)
+        return [one.path for one in msgspec.json.decode(answer, type=QueueReport).queues]
+
+    return _offered(ctx, incomplete, found)
+
+
+def orders(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Offer the orders of the last day."""
+
+    async def found(installation: Installation) -> list[str]:
+        async with installation.bus() as bus:
+            stream, subject = bus.subjects.orders_stream, bus.subjects.orders
+            return await _ids(bus, stream, subject, _RECENT, lambda data: unwrap_order(data).order_id)
+
+    return _offered(ctx, incomplete, found)
+
+
+def records(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Offer orders; after `dec-` the decisions of the last hour, of which there are many more."""
+    if not incomplete.startswith("dec-"):
+        return orders(ctx, incomplete)
+
+    async def found(installation: Installation) -> list[str]:
+        async with installation.bus() as bus:
+            stream, subject = bus.subjects.decisions_stream, bus.subjects.decisions
+            return await _ids(bus, stream, subject, _LATEST, lambda data: unwrap_decision(data).decision_id)
+
+    return _offered(ctx, incomplete, found)
+
+
+async def _ids(
+    bus: Bus, stream: str, subject: str, back: timedelta, read: Callable[[bytes], str]
+) -> list[str]:
+    """Return the ids of a stream's messages, the newest few; what is no such message is left out."""
+    since = datetime.now(UTC) - back
+    ids = past_messages(bus, stream, read, since=since, subjects=(subject,))
+    return [one async for one in ids][-_MOST:]
 
 
 async def _names(installation: Installation, path: str) -> list[str]:
@@ -59,6 +117,7 @@ def _offered(
     try:
         with contextlib.redirect_stderr(io.StringIO()):
             names = asyncio.run(found())
-    except (ApiError, ApiUnavailable, ConfigurationError, OSError, ValueError):
+    except (ApiError, ApiUnavailable, BusError, ConfigurationError, OSError, ValueError):
         return []
-    return sorted(name for name in names if name.startswith(incomplete))
+    # A shell would act on what is in a name; the API server allows none such, a stream may.
+    return sorted({name for name in names if name.startswith(incomplete) and safe(name) == name})

@@ -12,6 +12,7 @@ import typer
 from makeway.bus.client import Bus
 from makeway.bus.comparison import Comparison
 from makeway.bus.streams.quarantine import QuarantineEntry
+from makeway.cli.connect import completion
 from makeway.cli.connect.session import Installation, OnlyNamespaceOption, connected
 from makeway.cli.history import comparisons
 from makeway.cli.history import rows as history_rows
@@ -61,6 +62,7 @@ async def history(
             "--queue",
             metavar="PATH",
             help="Only of this queue and those below it.",
+            autocompletion=completion.queues,
         ),
     ] = "",
     compare: Annotated[

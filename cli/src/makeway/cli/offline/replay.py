@@ -14,6 +14,7 @@ import typer
 from makeway.bus.client import Bus
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.reasons import reason_of
+from makeway.cli.connect import completion
 from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import NEGATIVE, fail
 from makeway.cli.history.streams import must_exist
@@ -61,6 +62,7 @@ async def replay(
             metavar="ORDER|DECISION",
             help="Id of an order or of a decision, or its beginning.",
             show_default=False,
+            autocompletion=completion.records,
         ),
     ] = "",
     *,

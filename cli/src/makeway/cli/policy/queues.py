@@ -9,6 +9,7 @@ import typer
 
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.queue_report import QueueQuery, QueueReport
+from makeway.cli.connect import completion
 from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import fail
 from makeway.cli.output import Printer, TableOutputOption
@@ -25,7 +26,7 @@ async def queues(
     installation: Installation,
     queue: Annotated[
         str,
-        typer.Argument(help="Only this queue, by its path, and all of it."),
+        typer.Argument(help="Only this queue, by its path, and all of it.", autocompletion=completion.queues),
     ] = "",
     *,
     output: TableOutputOption = "text",
