@@ -1,7 +1,7 @@
 """A cluster as it is read once, from the API server or from a dump: the snapshot, and the nominated pods.
 
-A PodDisruptionBudget may be there as it is written, without the status that its controller gives it; it allows
-no disruption then, as for kube-scheduler.
+A PodDisruptionBudget may be there as it is written, without the status that its controller gives it; it
+allows no disruption then, as for kube-scheduler.
 """
 
 from __future__ import annotations
