@@ -48,7 +48,8 @@ func TestPotentialNodesAreThoseOfTheStatuses(t *testing.T) {
 			}
 			statuses.Set(nodes[i].Name, fwk.NewStatus(code))
 		}
-		if random.IntN(2) == 0 {
+		named := random.IntN(2) == 0
+		if !named {
 			statuses.Set("an extender's", fwk.NewStatus(codes[random.IntN(2)]))
 		}
 		reference, _ := statuses.NodesForStatusCode(lister, fwk.Unschedulable)
@@ -57,9 +58,9 @@ func TestPotentialNodesAreThoseOfTheStatuses(t *testing.T) {
 			want[n.Node().Name] = true
 		}
 
-		got := PotentialOf(all, func(at int) bool { return statuses.Get(all[at].Node().Name).Code() == fwk.Unschedulable })
-		if got.Count != len(want) || !maps.Equal(selected(got.Nodes, all), want) || len(got.Nodes.Names) > size/2 {
-			t.Fatalf("seed %d: %+v, want %v of %d", seed, got, want, size)
+		got, total, err := PotentialNodes(statuses, lister, named)
+		if err != nil || total != size || got.Count != len(want) || !maps.Equal(selected(got.Nodes, all), want) {
+			t.Fatalf("seed %d: %+v of %d, error %v, want %v of %d", seed, got, total, err, want, size)
 		}
 		if len(want) == size && len(got.Nodes.Names) > 0 {
 			t.Fatalf("seed %d: all nodes are potential, and still %v are named", seed, got.Nodes.Names)

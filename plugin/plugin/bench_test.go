@@ -192,11 +192,9 @@ func BenchmarkPotentialNodes(b *testing.B) {
 				lister := w.framework.SnapshotSharedLister().NodeInfos()
 				b.ReportAllocs()
 				for b.Loop() {
-					all, err := lister.List()
-					if err != nil {
+					if _, _, err := ask.PotentialNodes(w.statuses, lister, true); err != nil {
 						b.Fatal(err)
 					}
-					ask.PotentialOf(all, func(at int) bool { return w.statuses.Get(all[at].Node().Name).Code() == fwk.Unschedulable })
 				}
 			})
 		}

@@ -290,7 +290,13 @@ func (pl *MakeWay) findNodes(ctx context.Context, cycle minor.GroupCycle, classe
 		if ctx.Err() != nil {
 			return fmt.Errorf("filters of member %s: %w", class.Pods[0].Name, ctx.Err())
 		}
-		class.Potential = ask.PotentialOf(all, func(at int) bool { return helps[at] })
+		chosen := make([]fwk.NodeInfo, 0, len(all))
+		for i, node := range all {
+			if helps[i] {
+				chosen = append(chosen, node)
+			}
+		}
+		class.Potential = ask.Potential{Count: len(chosen), Nodes: ask.SelectNodes(all, chosen)}
 	}
 	return nil
 }

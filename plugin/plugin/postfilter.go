@@ -66,13 +66,12 @@ func (p *preemptor) preemptForPod(ctx context.Context, state fwk.CycleState, sta
 	}
 
 	// 2) Find the nodes where preemption may help.
-	all, err := nodes.List()
-	if err != nil {
+	potential, total, err := ask.PotentialNodes(statuses, nodes, len(p.handle.Extenders()) == 0)
+	switch {
+	case err != nil:
 		return preemptResult{kind: endError, message: err.Error()}
-	}
-	potential := ask.PotentialOf(all, func(at int) bool { return statuses.Get(all[at].Node().Name).Code() == fwk.Unschedulable })
-	if potential.Count == 0 {
-		return preemptResult{kind: endHopeless, message: fmt.Sprintf("preemption would not help on any of %d nodes", len(all))}
+	case potential.Count == 0:
+		return preemptResult{kind: endHopeless, message: fmt.Sprintf("preemption would not help on any of %d nodes", total)}
 	}
 
 	// 3) Ensure that neither its PriorityClass lets it wait for a node first, nor orders are held back.

@@ -146,7 +146,7 @@ func (s *Shadow) plan(ctx context.Context, request *wire.PlanRequest) (*wire.Pla
 	}
 	s.Filters.SetPodNominator(nominationsOf(s.Pods, request.Nominations))
 	state := framework.NewCycleState()
-	potential, refusal, err := filterAll(ctx, s.Filters, state, pod)
+	chosen, all, refusal, err := filterAll(ctx, s.Filters, state, pod)
 	if err != nil {
 		return nil, err
 	}
@@ -154,9 +154,9 @@ func (s *Shadow) plan(ctx context.Context, request *wire.PlanRequest) (*wire.Pla
 		return s.refuse(request, wire.StatusRefused, refusal.Reason, refusal.Message), nil
 	}
 	asked := *request
-	asked.Classes = []wire.MemberClass{{Pod: request.Classes[0].Pod, Count: 1, Nodes: potential.Nodes}}
+	asked.Classes = []wire.MemberClass{{Pod: request.Classes[0].Pod, Count: 1, Nodes: ask.SelectNodes(all, chosen)}}
 	asked.Profile = ask.ProfileOf(s.Filters, s.args)
-	if asked.Profile.Name = request.Profile.Name; potential.Count == 0 {
+	if asked.Profile.Name = request.Profile.Name; len(chosen) == 0 {
 		return s.refuse(request, wire.StatusRefused, ReasonFiltersReject, "removing pods helps on no node, say the scheduler's own filters"), nil
 	}
 	exchange, err := s.Planner.Plan(&asked)
@@ -172,7 +172,7 @@ func (s *Shadow) plan(ctx context.Context, request *wire.PlanRequest) (*wire.Pla
 	}
 	v := &verify.Verifier{Handle: s.Filters, State: state, Pod: pod, Now: time.Now(), Remover: removedBy}
 	// All of them: who asks may leave out nodes on which its last orders failed.
-	passed, failed := v.Verify(ctx, reply, potential.Count, true)
+	passed, failed := v.Verify(ctx, reply, len(chosen), true)
 	if ctx.Err() != nil && len(passed) == 0 {
 		return nil, fmt.Errorf("not verified in time: %w", ctx.Err())
 	}
@@ -186,17 +186,17 @@ func (s *Shadow) plan(ctx context.Context, request *wire.PlanRequest) (*wire.Pla
 
 // filterAll runs the filters of a fresh cycle over all nodes: which of them removing pods may help. The refusal says that
 // none does, or that one needs no help.
-func filterAll(ctx context.Context, filters framework.Framework, state fwk.CycleState, pod *v1.Pod) (potential ask.Potential, refusal *wire.Refusal, err error) {
-	all, err := filters.SnapshotSharedLister().NodeInfos().List()
+func filterAll(ctx context.Context, filters framework.Framework, state fwk.CycleState, pod *v1.Pod) (chosen, all []fwk.NodeInfo, refusal *wire.Refusal, err error) {
+	all, err = filters.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
-		return potential, nil, err
+		return nil, nil, nil, err
 	}
 	narrowed, status, _ := filters.RunPreFilterPlugins(ctx, state, pod)
 	if status.IsRejected() {
-		return potential, &wire.Refusal{Reason: ReasonFiltersReject, Message: status.Message()}, nil
+		return nil, nil, &wire.Refusal{Reason: ReasonFiltersReject, Message: status.Message()}, nil
 	}
 	if !status.IsSuccess() {
-		return potential, nil, fmt.Errorf("the filters: %w", status.AsError())
+		return nil, nil, nil, fmt.Errorf("the filters: %w", status.AsError())
 	}
 	answers := make([]*fwk.Status, len(all))
 	filters.Parallelizer().Until(ctx, len(all), func(i int) {
@@ -207,15 +207,18 @@ func filterAll(ctx context.Context, filters framework.Framework, state fwk.Cycle
 		answers[i] = filters.RunFilterPluginsWithNominatedPods(ctx, state, pod, all[i])
 	}, pluginName)
 	if ctx.Err() != nil {
-		return potential, nil, ctx.Err()
+		return nil, nil, nil, ctx.Err()
 	}
 	for i, answer := range answers {
-		if answer.IsSuccess() {
+		switch {
+		case answer.IsSuccess():
 			message := fmt.Sprintf("the scheduler's own filters take pod %s/%s on node %s", pod.Namespace, pod.Name, all[i].Node().Name)
-			return potential, &wire.Refusal{Reason: ReasonRoomIsThere, Message: message}, nil
+			return nil, nil, &wire.Refusal{Reason: ReasonRoomIsThere, Message: message}, nil
+		case answer.Code() == fwk.Unschedulable:
+			chosen = append(chosen, all[i])
 		}
 	}
-	return ask.PotentialOf(all, func(at int) bool { return answers[at].Code() == fwk.Unschedulable }), nil, nil
+	return chosen, all, nil, nil
 }
 
 func (s *Shadow) refuse(request *wire.PlanRequest, status, reason, message string) *wire.PlanReply {
