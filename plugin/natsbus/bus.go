@@ -96,7 +96,7 @@ const (
 	heartbeat         = 2 * time.Second
 	retryDelay        = time.Second
 	failuresInterval  = 2 * time.Second // between two looks at why a connection is not made
-	watchdogInterval  = 10 * time.Second
+	watchdogInterval  = 3 * time.Second
 	inactiveThreshold = 30 * time.Second // after which the server forgets a follower's consumer
 )
 
