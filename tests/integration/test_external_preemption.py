@@ -350,6 +350,12 @@ async def test_a_class_that_is_opted_out_in_mid_flight_ends_its_orders(
 async def test_where_no_class_is_opted_in_the_nominator_only_watches_and_says_so(space: Space) -> None:
     await full_nodes(space, 1, 1)
     opted_in = [name for name in PRIORITY_CLASSES if name != NEVER_PREEMPTS]
+    logs = [space.cluster.process(name).log for name in space.cluster.replicas(NOMINATOR)]
+
+    def said() -> int:
+        return sum(log.read_text().count("no_class_opted_in") for log in logs)
+
+    before = said()
     for name in opted_in:
         await annotate(space, name, None)
     try:
@@ -357,6 +363,7 @@ async def test_where_no_class_is_opted_in_the_nominator_only_watches_and_says_so
         pod = await taker(space, "p", 1)
         await assert_stays_pending(space, "p", seconds=3)
         assert await space.bus.decisions(pod.metadata.uid) == []
+        assert said() == before + 1
     finally:
         for name in opted_in:
             await annotate(space, name, EXTERNAL)

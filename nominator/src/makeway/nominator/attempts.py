@@ -1,7 +1,8 @@
-"""When each pod that waits is planned for next. Pure."""
+"""When each pod that waits is planned for next, and how many nominations others removed lately. Pure."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,6 +17,13 @@ at 10 s; a plan over all nodes costs more than a failed cycle."""
 
 MOST_REMEMBERED: Final = 10_000
 """Pods whose attempts are remembered; beyond that the pods that come last begin anew each time."""
+
+
+LATELY: Final = timedelta(minutes=10)
+"""How long one is told of."""
+
+_MOST: Final = 1000
+"""So many are counted at the most."""
 
 
 @dataclass
@@ -77,3 +85,26 @@ class AttemptsByPod:
         """Forget every pod but these."""
         for uid in [uid for uid in self._attempts if uid not in pending]:
             del self._attempts[uid]
+
+
+class LostNominations:
+    """When each of the last was lost. A nomination that makeway took back itself is none of them."""
+
+    def __init__(self) -> None:
+        self._at: deque[datetime] = deque(maxlen=_MOST)
+
+    def add(self, now: datetime) -> None:
+        """Take note of one."""
+        self._at.append(now)
+
+    def describe(self, now: datetime) -> str:
+        """Say how many were lost lately, and what that may mean; empty where none was."""
+        lately = sum(now - moment < LATELY for moment in self._at)
+        if not lately:
+            return ""
+        which = "1 nomination" if lately == 1 else f"{lately} nominations"
+        return (
+            f"{which} of orders under way removed or changed by others in the last "
+            f"{LATELY // timedelta(minutes=1)} minutes; where the scheduler does that, preemption from "
+            "outside does not work on this Kubernetes"
+        )

@@ -22,7 +22,7 @@ from makeway.bus.ids import order_id
 from makeway.bus.messages import Outcome
 from makeway.bus.plan import Candidate, PlanReply
 from makeway.nominator import decide
-from makeway.nominator.attempts import LONGEST_PAUSE, Attempts, AttemptsByPod
+from makeway.nominator.attempts import LONGEST_PAUSE, Attempts, AttemptsByPod, LostNominations
 from makeway.nominator.cluster import StoredPod
 from makeway.nominator.commits import NODE_AGAIN, Commits, Nominations
 from makeway.nominator.in_flight import OrderInFlight, OrdersInFlight
@@ -47,6 +47,9 @@ UNANSWERED: Final = 3
 CLEARS_AGAIN: Final = timedelta(seconds=1)
 """Between two attempts to take back the nomination of an order that is over."""
 
+MOST_NAMED: Final = 10
+"""PriorityClasses that one line of the log names."""
+
 ROUND_SECONDS: Final = 1.0
 """How long one round plans for pods, before what is in flight is looked at again."""
 
@@ -68,8 +71,10 @@ class Nominator:
         self._questions = Questions(self._parts)
         self._nominations = Nominations(self._parts, self.in_flight)
         self._commits = Commits(self._parts, self.in_flight, self._pause, self._nominations, self._wake.set)
+        self._losses = LostNominations()
         self._unanswered = 0
         self._revision = 0
+        self._told_of: frozenset[str] | None = None
 
     # ------------------------------------------------------------------------------ what is heard
 
@@ -99,7 +104,7 @@ class Nominator:
             return f"{self._unanswered} orders in a row had no outcome: is an evictor running?"
         if self._parts.shadow is not None and self._parts.shadow.away:
             return "the shadow scheduler does not answer: pods that only filters can judge are refused"
-        return ""
+        return self._losses.describe(datetime.now(UTC))
 
     # ------------------------------------------------------------------------------------- leading
 
@@ -121,6 +126,7 @@ class Nominator:
     async def _round(self) -> None:
         """See what became of the orders in flight, then plan for the pods that are due."""
         now = datetime.now(UTC)
+        self._tell_of_classes()
         self._try_again_after_a_change(now)
         for one in self.in_flight:
             await self._look_after(one, now)
@@ -137,6 +143,17 @@ class Nominator:
             if max(attempts.next_at, self._parts.classes.may_preempt_at(pod, moment)) <= moment:
                 await self._attempt(pod, attempts)
         self._parts.metrics.in_flight.set(len(self.in_flight))
+
+    def _tell_of_classes(self) -> None:
+        """Say whose pods are made room for, and that there are none, once each time that it changes."""
+        external = self._parts.classes.external
+        if external == self._told_of:
+            return
+        self._told_of = external
+        if external:
+            _log.info("classes_opted_in", classes=len(external), some=sorted(external)[:MOST_NAMED])
+        else:
+            _log.info("no_class_opted_in", effect="pods are watched, and no plan is asked for")
 
     def _try_again_after_a_change(self, now: datetime) -> None:
         """Wait no longer for any pod where policy, mode or queues are others than when it was refused."""
@@ -315,6 +332,7 @@ class Nominator:
         one.preemption.end(message or result, result=result)
         self._parts.metrics.orders.labels(result).inc()
         if one.is_lost_to_others:
+            self._losses.add(now)
             self._parts.metrics.lost.labels(one.lost).inc()
             _log.warning(
                 "nomination_lost",
