@@ -4,33 +4,38 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
+from makeway.bus.comparison import Comparison
 from makeway.bus.component_status import ComponentStatus
 from makeway.bus.streams.configs import stream_configs
 from makeway.bus.subjects import Subjects
 from makeway.cli.check import clocks as check_clocks
 from makeway.cli.check import components as check_components
 from makeway.cli.check import scheduler as check_scheduler
+from makeway.cli.check import table
 from makeway.cli.check.bus import stream_result
 from makeway.cli.check.clocks import Reading
 from makeway.cli.check.cluster import configuration_results
 from makeway.cli.check.command import form_result, screen
 from makeway.cli.check.minors import MINORS, judge_api_server, judge_schedulers
-from makeway.cli.check.place import CheckedCluster
+from makeway.cli.check.place import CheckedBus, CheckedCluster
 from makeway.cli.check.presence import not_installed
 from makeway.cli.check.result import CheckResult, lines, report_of, verdict
 from makeway.cli.check.rights import Right, judge, needed
 from makeway.cli.connect.form import PARTS, Form
 from makeway.dev.paths import PLUGIN_MODULE
 from makeway.dev.rights import granted
+from makeway.dev.samples import MESSAGES
 from makeway.runtime.kube import ApiError
 
 if TYPE_CHECKING:
+    from makeway.bus.client import Bus
     from makeway.runtime.kube import Api
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -150,6 +155,34 @@ def test_without_a_planner_and_without_the_plugin_kube_scheduler_preempts_by_its
     (planner,) = [one for one in found if one.name == "planner"]
     assert "kube-scheduler preempts by itself" in planner.detail
     assert "profile" not in planner.detail
+
+
+@pytest.mark.parametrize(
+    ("planner", "told"),
+    [
+        (status("planner"), False),
+        (status("planner", mode="observe"), True),
+        (status("planner", namespace_modes={"team-a": "observe"}), True),
+    ],
+)
+async def test_what_mode_observe_found_is_summed_up_where_something_observes(
+    planner: ComponentStatus, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Answering:
+        async def ask(self, _seconds: float) -> list[ComponentStatus]:
+            return [planner]
+
+    async def comparisons(*_: object) -> list[Comparison]:
+        return [one for one in MESSAGES.values() if isinstance(one, Comparison)]
+
+    monkeypatch.setattr(table, "comparisons", comparisons)
+    bus = SimpleNamespace(components=Answering(), healthy=str)
+    at = CheckedBus(cast("Bus", bus), "ns", Form(), cluster_uid="here", minor=37)
+
+    (look,) = [one for one in table.NATS_LOOKS if one.what == "components"]
+    found = [one for one in await look.results(at) if one.name == "observed in a day"]
+
+    assert [" compared" in one.detail for one in found] == [True] * told
 
 
 def judged(statuses: list[ComponentStatus]) -> dict[str, CheckResult]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import Final, Generic, TypeVar
 
+from makeway.bus.client import Bus
 from makeway.bus.errors import BusError
 from makeway.cli.check import components
 from makeway.cli.check.admission import admission_result
@@ -22,8 +23,12 @@ from makeway.cli.check.priority_classes import class_result
 from makeway.cli.check.result import CheckResult
 from makeway.cli.check.rights import rights_results
 from makeway.cli.check.secrets import secrets_results
+from makeway.cli.check.unplanned import unplanned_result
+from makeway.cli.history.comparisons import comparisons, sentences, summed
 from makeway.runtime.kube import ApiError
 from makeway.runtime.process import version
+
+_COMPARED: Final = timedelta(days=1)
 
 _LISTEN_SECONDS: Final = 1.0
 """How long components have to answer; they do so within milliseconds where they run."""
@@ -61,7 +66,7 @@ class Look(Generic[At]):
 
 
 async def _answers(at: CheckedBus) -> Sequence[CheckResult]:
-    """Ask all components how they are. Raises BusError."""
+    """Ask all components how they are; where one observes, also what that has found. Raises BusError."""
     before = datetime.now(UTC)
     found = await at.bus.components.ask(_LISTEN_SECONDS)
     after = datetime.now(UTC)
@@ -75,7 +80,25 @@ async def _answers(at: CheckedBus) -> Sequence[CheckResult]:
             parts=(*at.form.parts, *(("shadow",) if at.form.shadow else ())),
         )
     )
-    return [*results, *judge_schedulers(found, at.minor)]
+    results += judge_schedulers(found, at.minor)
+    if any("observe" in (one.mode, *one.namespace_modes.values()) for one in found):
+        results.append(await _compared(at.bus))
+    return results
+
+
+async def _compared(bus: Bus) -> CheckResult:
+    """What mode observe has found in the last day: news, and nothing that is wrong."""
+    found = summed(await comparisons(bus, datetime.now(UTC) - _COMPARED))
+    worse = found.results.get("worse", 0)
+    remedy = "see `makeway history --compare --since 1d`" if worse else ""
+    return CheckResult("observed in a day", "warning" if worse else "ok", "; ".join(sentences(found)), remedy)
+
+
+async def _unplanned(at: CheckedBus) -> Sequence[CheckResult]:
+    state, _ = await at.bus.control()
+    if not at.form.plugin or state is None or state.unplanned is None:
+        return ()
+    return (unplanned_result(state.unplanned),)
 
 
 LOOKS: Final[Sequence[Look[CheckedCluster]]] = (
@@ -104,5 +127,6 @@ NATS_LOOKS: Final[Sequence[Look[CheckedBus]]] = (
     Look("NATS", lambda at: answer_result(at.bus), "see that NATS runs"),
     Look("streams", lambda at: stream_results(at.bus, at.readings), _READ),
     Look("evictors' consumer", lambda at: consumer_result(at.bus), _READ, evicts=True),
+    Look("control state", _unplanned, _READ),
     Look("components", _answers, "see that this user may ask the components, subject STATUS of makeway"),
 )
