@@ -9,15 +9,18 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from makeway.bus.comparison import Comparison
 from makeway.cli.check.cluster import configuration_results
 from makeway.cli.check.place import CheckedCluster
 from makeway.cli.connect.configmaps import StoredMap
 from makeway.cli.connect.form import Form
+from makeway.cli.mode.begin import begins, found_lines
 from makeway.cli.mode.brake import released, set_for
 from makeway.cli.mode.components import Confirmation, confirmation
 from makeway.cli.mode.report import StoredState, lines, report_of
 from makeway.core.policy.brake import RELEASED, Brake, data_of, parse_brake
-from makeway.core.policy.document import KEY
+from makeway.core.policy.document import KEY, Policy
+from makeway.dev.samples import MESSAGES
 from makeway.runtime.kube import Api
 from served import served
 from unit.cli.test_connect import kubeconfig, makeway
@@ -307,7 +310,8 @@ async def test_the_first_enforce_without_a_terminal_takes_yes(tmp_path: Path) ->
 
     for arguments in (["enforce"], ["enforce", "-n", "team-a"]):
         _, _, err = await mode(server, tmp_path, *arguments, "--no-wait", exits=2)
-        assert "`makeway history --compare --since 1d` says which ones, and there is no terminal" in err
+        assert "what mode observe has found cannot be read" in err
+        assert "this begins to evict pods, and there is no terminal to ask at: nothing was changed" in err
     assert server.configmaps["makeway-policy"]["policy.yaml"] == observing
 
     await mode(server, tmp_path, "enforce", "--yes", "--no-wait", exits=0)
@@ -366,6 +370,27 @@ def test_a_namespace_is_released_alone_unless_all_are_braked() -> None:
     assert released(Brake(namespaces=frozenset({"a"})), "a") == RELEASED
     with pytest.raises(ValueError, match="makeway mode --release"):
         released(Brake(everywhere=True), "a")
+
+
+def test_a_mode_begins_to_enforce_where_it_did_not() -> None:
+    observe, enforce = Policy(mode="observe"), Policy()
+    one = Policy(mode="observe", namespace_modes={"a": "enforce"})
+    assert begins(observe, enforce, "")
+    assert begins(observe, one, "a")
+    assert begins(one, enforce, "")
+    assert not begins(enforce, enforce, "")
+    assert not begins(one, one, "a")
+    assert not begins(enforce, observe, "")
+
+
+def test_what_would_begin_is_counted_for_the_namespace_that_is_asked_about() -> None:
+    comparison = next(one for one in MESSAGES.values() if isinstance(one, Comparison) and one.makeway)
+    assert comparison.makeway is not None
+    pods, victims = "1 pod", len(comparison.makeway.victims)
+
+    text = found_lines([comparison, comparison], comparison.preemptor.namespace)[0]
+    assert f"made room for {pods}, with {2 * victims} victim" in text
+    assert "made room for 0 pods, with 0 victims" in found_lines([comparison], "elsewhere")[0]
 
 
 def stored(policy: str) -> StoredMap:

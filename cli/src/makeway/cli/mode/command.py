@@ -18,6 +18,7 @@ from makeway.cli.connect.form import Form, installed_form
 from makeway.cli.connect.objects import Bare, listed, read_object
 from makeway.cli.connect.session import Installation, complete_namespaces, connected
 from makeway.cli.errors import NEGATIVE, UNREACHABLE, confirm
+from makeway.cli.mode.begin import begins, what_would_begin
 from makeway.cli.mode.brake import holds_for, released, set_for
 from makeway.cli.mode.brake_config import set_brake, stored_brake, whoami
 from makeway.cli.mode.components import COLUMNS, Confirmation, confirmation, in_order, row, silent, without
@@ -215,15 +216,16 @@ async def _policy(api: Api, installation: Installation, asked: _Asked, printer: 
     now = await read_map(api, at, CONFIGMAP)
     before = parse_policy(now.data[KEY], f"{CONFIGMAP}/{KEY}") if KEY in now.data else Policy()
     after = parse_policy(_edited(now, asked), f"{CONFIGMAP}/{KEY}")
-    if _enforces(after, namespace) and not _enforces(before, namespace):
+    if begins(before, after, namespace):
         if not (await installed_form(api, at)).evicts:
             raise ValueError(
                 f"the installation in {at} has nothing that evicts pods (bridge none): nothing was changed; "
                 "helm upgrade with bridge=external or bridge=plugin first, see docs/install.md"
             )
         if not asked.yes:
-            what = "this begins to evict pods; `makeway history --compare --since 1d` says which ones"
-            confirm(f"{what}\nBegin?", what)
+            for line in await what_would_begin(installation, namespace):
+                typer.echo(line, err=True)
+            confirm("Begin to evict pods?", "this begins to evict pods")
     changed = await change_map(
         api, at, CONFIGMAP, lambda stored: {**stored.data, KEY: _edited(stored, asked)}
     )
@@ -243,11 +245,6 @@ async def _must_exist(api: Api, namespace: str) -> None:
     raise ValueError(
         f"there is no namespace {namespace}: nothing was changed; `kubectl get namespaces` lists them"
     )
-
-
-def _enforces(policy: Policy, namespace: str) -> bool:
-    """Report whether a policy enforces: in a namespace or, empty, in the cluster."""
-    return (policy.mode_for(namespace) if namespace else policy.mode) == "enforce"
 
 
 def _edited(before: StoredMap, asked: _Asked) -> str:
