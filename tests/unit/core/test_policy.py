@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.config.document import ConfigError, Problem
-from makeway.core.policy.document import Policy, parse_policy
+from makeway.core.policy.document import Policy, lint_warnings, parse_policy
 from makeway.core.policy.mode import Mode, more_restrictive
 
 HEAD = "apiVersion: makeway.dev/v1\nkind: Policy\n"
@@ -201,6 +201,42 @@ def test_a_value_that_is_wrong_is_not_told_as_absent() -> None:
     problems = refused(f"{HEAD}disruptionBudgets: hard\nhardBudgetNamespaces: [Team]\n")
 
     assert [problem.path for problem in problems] == ["hardBudgetNamespaces[0]"]
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        (
+            "daemonSets: {namespaces: [kube-system], multiple_max_victims: 3}",
+            "daemonSets.multiple_max_victims, daemonSets.namespaces have no effect while daemonSets.enabled "
+            "is not true",
+        ),
+        ("daemonSets: {enabled: false}", None),
+        ("daemonSets: {enabled: true, namespaces: [a], beyond_own_namespace: []}", None),
+        (
+            "daemonSets: {enabled: true, preemption_victim_pods_selection_strategy: single, "
+            "multiple_max_victims: 3}",
+            "daemonSets.multiple_max_victims has no effect while the strategy is single",
+        ),
+        (
+            "daemonSets: {enabled: true, preemption_victim_pods_selection_strategy: multiple, "
+            "single_max_deviation_percent: 3}",
+            "daemonSets.single_max_deviation_percent has no effect while the strategy is multiple",
+        ),
+        ("mode: off\nnamespaceModes: {a: enforce}", "namespaceModes has no effect while mode is off"),
+        (
+            "disruptionBudgets: soft\nhardBudgetNamespaces: [a]",
+            "hardBudgetNamespaces has no effect while disruptionBudgets is soft",
+        ),
+        (
+            "lostWork: {longest: 1h}",
+            "lostWork.longest has no effect while lostWork.rank is off and groups.objective does not name "
+            "lostWork",
+        ),
+    ],
+)
+def test_lint_warns_of_a_setting_below_what_is_off(text: str, warning: str | None) -> None:
+    assert list(lint_warnings(f"{HEAD}{text}\n", "policy.yaml")) == ([warning] if warning else [])
 
 
 def test_the_more_restrictive_mode_wins() -> None:

@@ -14,7 +14,7 @@ import yaml
 
 from makeway.core.config.document import ConfigError, Problem, YamlError, line_of, nodes_of
 from makeway.core.policy import document as policy
-from makeway.core.policy.document import Policy, PolicyLimits, parse_policy
+from makeway.core.policy.document import Policy, PolicyLimits, lint_warnings, parse_policy
 from makeway.core.policy.rates import pace_of_quotas, rates_of
 from makeway.core.queues import parsing
 from makeway.core.queues.parsing import Queues, parse_queues
@@ -96,7 +96,8 @@ def _judged(kind: str, text: str, source: str, before: int | None) -> Finding:
             for one in error.problems
         )
         return Finding(source, kind, problems)
-    return Finding(source, kind, (), value.warnings, tuple(_notes(value)), revision_of(text))
+    warnings = lint_warnings(text, source) if kind == "policy" else value.warnings
+    return Finding(source, kind, (), warnings, tuple(_notes(value)), revision_of(text))
 
 
 def _notes(value: Policy | Queues) -> Iterator[str]:

@@ -326,6 +326,36 @@ def parse_policy(text: str, source: str) -> Policy:
     return Policy(**{name: getattr(document, name) for name in Policy.__struct_fields__})
 
 
+def lint_warnings(text: str, source: str) -> tuple[str, ...]:
+    """Return the warnings of a policy that is accepted, also about settings that do nothing."""
+    document = read(text, source, PolicyDocument)
+    return (*_without_effect(document.value, document.places), *document.value.warnings)
+
+
+def _without_effect(policy: Policy, written: Container[str]) -> Iterator[str]:
+    """Return which settings do nothing, as what they belong to is off. `written`: paths of settings."""
+    settings = policy.daemon_sets
+    names = [f"daemonSets.{one.encode_name}" for one in msgspec.structs.fields(DaemonSets)]
+    single, multiple = "daemonSets.single_max_deviation_percent", "daemonSets.multiple_max_victims"
+    strategy = f"the strategy is {settings.preemption_victim_pods_selection_strategy}"
+    switches = (
+        (not settings.enabled, "daemonSets.enabled is not true", names),
+        (settings.enabled and strategy.endswith(" multiple"), strategy, [single]),
+        (settings.enabled and strategy.endswith(" single"), strategy, [multiple]),
+        (policy.disruption_budgets == "soft", "disruptionBudgets is soft", ["hardBudgetNamespaces"]),
+        (policy.mode == "off", "mode is off", ["namespaceModes"]),
+        (
+            policy.lost_work.rank == "off" and "lostWork" not in policy.groups.objective,
+            "lostWork.rank is off and groups.objective does not name lostWork",
+            ["lostWork.longest", "lostWork.restart"],
+        ),
+    )
+    for off, why, paths in switches:
+        idle = [path for path in paths if off and path in written and path != "daemonSets.enabled"]
+        if idle:
+            yield f"{', '.join(idle)} {'has' if len(idle) == 1 else 'have'} no effect while {why}"
+
+
 def _in_vain(limits: PolicyLimits) -> Iterator[str]:
     """What an order may have, and is never let go for."""
     for name, most in (
