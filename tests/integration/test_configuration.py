@@ -72,13 +72,14 @@ async def test_a_refused_policy_leaves_the_last_in_force_and_says_why(configured
     good = policy_text(mode="observe")
     await put_policy(configured, good)
 
-    await put(configured, {"policy.yaml": policy_text(mode="enforced")})
+    await put(configured, {"policy.yaml": policy_text(mode="enforced", limit={})})
 
     await until_described(
         configured,
         "Warning",
         "ConfigRefused",
         "mode: 'enforced' is not allowed; write one of enforce, observe, off",
+        "limits?",
     )
     for samples in await readings(configured):
         assert samples.total("makeway_config_last_reload_successful", config="policy") == 0

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makeway.core.config.document import ConfigError, Problem
+from makeway.core.config.document import MOST_PROBLEMS, ConfigError, Problem
 from makeway.core.policy.document import Policy, lint_warnings, parse_policy
 from makeway.core.policy.mode import Mode, more_restrictive
 
@@ -176,6 +176,30 @@ def test_what_is_not_yaml_that_is_accepted_is_told_so(text: str, message: str) -
     (problem,) = refused(text)
 
     assert problem.message.startswith(message)
+
+
+def test_all_problems_are_told_at_once_in_the_order_of_the_lines() -> None:
+    problems = refused(
+        "apiVersion: makeway.dev/v1\nmode: on\nlimit: {}\nlimits:\n  ordersInFlight: many\n"
+        "daemonSets: {preemption_start_delay: 10 s}\npreemption: {rules: [{name: a, action: den}]}\n"
+        "namespaceModes: {a: of}\nkind: Policies\n"
+    )
+
+    assert [problem.path for problem in problems] == [
+        "mode",
+        "limit",
+        "limits.ordersInFlight",
+        "daemonSets.preemption_start_delay",
+        "preemption.rules[0].action",
+        "namespaceModes[...]",
+        "kind",
+    ]
+
+
+def test_no_more_problems_are_looked_for_than_a_person_reads() -> None:
+    problems = refused(HEAD + "".join(f"field{number}: 1\n" for number in range(1000)))
+
+    assert len(problems) == MOST_PROBLEMS
 
 
 def test_what_is_to_be_written_is_said_in_words() -> None:

@@ -39,7 +39,7 @@ def lint_files(
 ) -> None:
     """Say what is wrong with policies and queues, as planner and evictor would.
 
-    A file is told by its content. What is wrong is told as file:line: path: what is wrong; what to do.
+    A file is told by its content. Every problem is told, as file:line: path: what is wrong; what to do.
     Ends with 0 where everything is accepted, with 1 where something is refused or cannot be read.
     """
     findings = [finding for file in files for finding in _file(file)]

@@ -29,6 +29,9 @@ MAX_CHARACTERS: Final = 1 << 20
 
 MAX_DEPTH: Final = 50
 
+MOST_PROBLEMS: Final = 20
+"""So many are looked for in one text."""
+
 _LOADER: Final = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _LONGEST_VALUE: Final = 80
@@ -101,10 +104,13 @@ def read(text: str, source: str, shape: type[S]) -> Document[S]:
     Field types may be all that msgspec reads from texts, and `timedelta` as `parse_duration` reads it. A
     field without a default is required; null is the same as absent.
 
-    Raises ConfigError: it is not YAML, or not of that shape, with the first thing that is wrong.
+    Raises ConfigError: it is not YAML, or not of that shape, with all that is wrong of it.
     """
     places: dict[str, tuple[int, str]] = {}
     types: dict[str, inspect.Type] = {}
+    holders: dict[str, tuple[dict[str, Any], str]] = {}
+    problems: list[Problem] = []
+    taken: set[str] = set()
     try:
         found = nodes_of(text)
         if not found:
@@ -113,13 +119,40 @@ def read(text: str, source: str, shape: type[S]) -> Document[S]:
         if len(found) > 1:
             line = line_of(found[1])
             raise YamlError(Problem("", "", "there is a second document", "keep one in a file", line))
-        plain = _plain(found[0], "", places)
-        timed = _typed(plain, inspect.type_info(shape), "", places, types)
-        return Document(source, msgspec.convert(timed, shape, strict=False), places)
+        plain = _plain(found[0], "", places, holders)
     except YamlError as error:
         raise ConfigError(source, [error.problem]) from error
-    except msgspec.ValidationError as error:
-        raise ConfigError(source, [_problem(str(error), places, types)]) from error
+    while len(problems) < MOST_PROBLEMS:
+        try:
+            timed = _typed(plain, inspect.type_info(shape), "", places, types)
+            value = msgspec.convert(timed, shape, strict=False)
+        except YamlError as error:
+            problem = error.problem
+        except msgspec.ValidationError as error:
+            problem = _problem(str(error), places, types)
+        else:
+            if problems:
+                break
+            return Document(source, value, places)
+        if problem.path not in taken:  # else it is missing for that
+            problems.append(problem)
+        if not (out := _take_out(problem.path, holders)):
+            break
+        taken.add(out)
+    raise ConfigError(source, problems)
+
+
+def _take_out(path: str, holders: dict[str, tuple[dict[str, Any], str]]) -> str:
+    """Take what is wrong out of the mapping around it, so that the rest can be read; return its path.
+
+    Of a list all is taken out, and of what lacks a field the whole; empty where nothing else is left.
+    """
+    while path and path not in holders:
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    if path:
+        holder, key = holders.pop(path)
+        del holder[key]
+    return path
 
 
 def nodes_of(text: str) -> list[yaml.Node]:
@@ -181,13 +214,18 @@ def did_you_mean(written: str, known: Sequence[str]) -> str:
     return by_key[near[0]] if near else ""
 
 
-def _plain(node: yaml.Node, path: str, places: dict[str, tuple[int, str]]) -> Any:
-    """Return a value as texts, nulls, lists and mappings; note where each stands."""
+def _plain(
+    node: yaml.Node,
+    path: str,
+    places: dict[str, tuple[int, str]],
+    holders: dict[str, tuple[dict[str, Any], str]],
+) -> Any:
+    """Return a value as texts, nulls, lists and mappings; note where each is, and the mapping around it."""
     places[path] = line_of(node), node.value if isinstance(node, yaml.ScalarNode) else ""
     if isinstance(node, yaml.ScalarNode):
         return None if not node.style and node.value in _NULLS else node.value
     if isinstance(node, yaml.SequenceNode):
-        return [_plain(one, f"{path}[{number}]", places) for number, one in enumerate(node.value)]
+        return [_plain(one, f"{path}[{number}]", places, holders) for number, one in enumerate(node.value)]
     found: dict[str, Any] = {}
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode):
@@ -197,7 +235,8 @@ def _plain(node: yaml.Node, path: str, places: dict[str, tuple[int, str]]) -> An
         if key.value in found:
             message = f"is there twice, first on line {places[inner][0]}"
             raise YamlError(Problem(inner, "", message, "keep the one that is meant", line_of(key)))
-        found[key.value] = _plain(value, inner, places)
+        holders[inner] = found, key.value
+        found[key.value] = _plain(value, inner, places, holders)
     return found
 
 

@@ -317,7 +317,7 @@ def parse_policy(text: str, source: str) -> Policy:
     """Read a policy. `source` names the file or object in errors.
 
     Raises:
-        ConfigError: it is refused, with what is wrong and the remedy.
+        ConfigError: it is refused, with all that is wrong, each with its remedy.
     """
     read_document = read(text, source, PolicyDocument)
     read_document.check(_contradictions(read_document))

@@ -54,7 +54,7 @@ def parse_queues(text: str, source: str) -> Queues:
     """Read queues.yaml. `source` names the file or object in errors.
 
     Raises:
-        ConfigError: it is refused, with what is wrong and the remedy.
+        ConfigError: it is refused, with all that is wrong, each with its remedy.
     """
     document = read(text, source, QueuesFile)
     reading = _Reading(document)
