@@ -12,6 +12,18 @@ def runtime_class(name: str, **fields: Any) -> Object:
     return {"kind": "RuntimeClass", "metadata": {"name": name}, "handler": "h", **fields}
 
 
+def limit_range(**item: Any) -> Object:
+    return {
+        "kind": "LimitRange",
+        "metadata": {"name": "defaults", "namespace": "default"},
+        "spec": {"limits": [{"type": "Container", **item}]},
+    }
+
+
+def bare(name: str, **spec: Any) -> Object:
+    return {"kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [{"name": "c"}], **spec}}
+
+
 def test_a_runtime_class_adds_its_overhead_and_its_nodes() -> None:
     of_vms = runtime_class(
         "vm",
@@ -38,13 +50,30 @@ def test_a_runtime_class_that_is_not_known_is_told() -> None:
     assert answer.warnings == ("not judged: overhead and nodes of RuntimeClass vm, which is not known",)
 
 
-def test_quotas_and_limit_ranges_of_a_dump_are_told_as_not_judged() -> None:
-    team = {"metadata": {"name": "team", "namespace": "default"}}
+@pytest.mark.parametrize(
+    ("item", "result"),
+    [
+        ({"defaultRequest": {"cpu": "2"}}, "refused"),
+        ({"default": {"cpu": "2"}}, "refused"),
+        ({"min": {"cpu": "2"}}, "refused"),
+        ({"default": {"cpu": "2"}, "defaultRequest": {"cpu": "1"}}, "fits"),
+    ],
+)
+def test_a_limit_range_gives_containers_the_requests_that_they_do_not_name(item: Object, result: str) -> None:
+    cluster = world(node("a", "1"), limit_range(**item))
 
-    cluster = world(node("a"), {"kind": "ResourceQuota", **team}, {"kind": "LimitRange", **team})
+    (answer,) = simulated(cluster, bare("new"))
 
-    told = "not judged: LimitRanges and ResourceQuotas; on a cluster the API server is asked"
-    assert told in cluster.warnings
+    assert answer.result == result
+    assert ("not judged: min and max of LimitRange default/defaults" in answer.warnings) == ("min" in item)
+
+
+def test_quotas_of_a_dump_are_told_as_not_judged() -> None:
+    hard = {"metadata": {"name": "team", "namespace": "default"}, "spec": {"hard": {"pods": "0"}}}
+
+    cluster = world(node("a"), {"kind": "ResourceQuota", **hard})
+
+    assert "not judged: ResourceQuotas; on a cluster the API server is asked" in cluster.warnings
 
 
 def test_an_amount_that_is_none_is_told_with_its_pod() -> None:

@@ -1,7 +1,7 @@
 """A pod as the API server would store it: namespace, identity, priority and the defaults a plan looks at.
 
 Sources: the admission plugins Priority and DefaultTolerationSeconds, core/v1's SetDefaults_Pod, and the pod
-strategy's mutatePodAffinity; what runtime classes add is in `admission_objects`. Limit ranges and webhooks
+strategy's mutatePodAffinity; what limit ranges and runtime classes add is in `admission_objects`. Webhooks
 are not known here: where there is a cluster, its API server is asked instead. Pure.
 """
 
@@ -76,7 +76,7 @@ def admit(
     try:
         _prioritise(spec, classes, where, warnings)
         _default_requests(spec)
-        warnings += complete(spec, objects)
+        warnings += complete(spec, meta["namespace"], objects)
         _tolerate(spec)
         _merge_label_keys(spec, meta.get("labels") or {})
         raw = msgspec.json.encode(pod)

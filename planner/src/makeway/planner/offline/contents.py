@@ -14,6 +14,7 @@ from makeway.planner.snapshot.records import NodeRecord
 APPLIED: Final = frozenset(
     {
         "DeviceClass",
+        "LimitRange",
         "Namespace",
         "PersistentVolume",
         "PersistentVolumeClaim",

@@ -9,7 +9,7 @@ import msgspec
 
 from makeway.bus.reasons import reason_of
 from makeway.core.k8s.objects import ConfigMap, DeviceClass, Metadata, View
-from makeway.planner.offline.admission_objects import RuntimeClass
+from makeway.planner.offline.admission_objects import LimitRange, RuntimeClass
 from makeway.planner.offline.manifests import ManifestError, documents
 from makeway.planner.offline.world import World
 from makeway.planner.snapshot.objects import KINDS
@@ -18,6 +18,7 @@ _EXPECTED: Final = {
     "PriorityClass": "priorityclasses",
     "PodDisruptionBudget": "poddisruptionbudgets",
     "Namespace": "namespaces",
+    "LimitRange": "limitranges",
     "RuntimeClass": "runtimeclasses",
     "PersistentVolumeClaim": "persistentvolumeclaims",
     "PersistentVolume": "persistentvolumes",
@@ -27,13 +28,11 @@ _EXPECTED: Final = {
 }
 """Kinds that a dump should have besides nodes and pods, as kubectl names them."""
 
-_NOT_JUDGED: Final = ("LimitRange", "ResourceQuota")
-
 COMMAND: Final = f"kubectl get nodes,pods,{','.join(_EXPECTED.values())} -A -o json"
 """What prints a dump; where the cluster has pod groups, with `,podgroups` behind `daemonsets`."""
 
 _TYPES: Final[dict[str, type[View]]] = {
-    one.__name__: one for one in (*KINDS, DeviceClass, ConfigMap, RuntimeClass)
+    one.__name__: one for one in (*KINDS, DeviceClass, ConfigMap, LimitRange, RuntimeClass)
 }
 _DECODERS: Final = {name: msgspec.json.Decoder(one) for name, one in _TYPES.items()}
 
@@ -71,7 +70,7 @@ def world_of(data: bytes, source: str) -> tuple[World, dict[tuple[str, str], Con
 
 def read_object(world: World, kind: str, raw: bytes | msgspec.Raw) -> View | None:
     """Put an object into a world; return it, or None where it is of another kind or cannot be read."""
-    if kind in _NOT_JUDGED:
+    if kind == "ResourceQuota":
         world.seen[kind] += 1
     decoder = _DECODERS.get(kind)
     if decoder is None:
@@ -87,8 +86,8 @@ def read_object(world: World, kind: str, raw: bytes | msgspec.Raw) -> View | Non
 
 def _complete(world: World) -> None:
     """Make up for what a dump lacks, and tell."""
-    if found := [f"{kind}s" for kind in _NOT_JUDGED if world.seen[kind]]:
-        world.warnings.append(f"not judged: {' and '.join(found)}; on a cluster the API server is asked")
+    if world.seen["ResourceQuota"]:
+        world.warnings.append("not judged: ResourceQuotas; on a cluster the API server is asked")
     missing = [name for kind, name in _EXPECTED.items() if not world.seen[kind]]
     if not missing:
         return

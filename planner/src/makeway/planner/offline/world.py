@@ -29,7 +29,7 @@ from makeway.core.k8s.resources import served_by
 from makeway.core.policy.document import Policy
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline.admission import stand_in_uid
-from makeway.planner.offline.admission_objects import AdmissionObjects, RuntimeClass
+from makeway.planner.offline.admission_objects import AdmissionObjects, LimitRange, RuntimeClass
 from makeway.planner.plan.naming import as_placement
 from makeway.planner.snapshot.changes import (
     Adopt,
@@ -111,8 +111,8 @@ class World:
                 case PodDisruptionBudget() if item.status == PodDisruptionBudgetStatus():
                     told = f"PodDisruptionBudget {meta.namespace}/{meta.name} has no status"
                     self.warnings.append(f"{told}, so it allows no disruption here")
-                case RuntimeClass():
-                    self.admission[meta.name] = item
+                case RuntimeClass() | LimitRange():
+                    self.admission[kind, meta.namespace, meta.name] = item
                 case DeviceClass():
                     self._devices |= served_by(item)
                     self.snapshot.apply(PutDevices(self._devices))
