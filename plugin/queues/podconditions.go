@@ -45,20 +45,20 @@ const (
 	conditionTimeout = 10 * time.Second
 )
 
-// Conditions are written in batches of conditionBatch, of which restShare are for pods that look like a lack of nodes in no case.
+// Conditions are written in batches of conditionBatch, of which restShare are for pods that do not look like a lack of nodes.
 const (
 	conditionBatch = 20
 	restShare      = 2
 )
 
-// dueConditions are the waiting pods whose condition is to be checked now, since their queue holds them: one batch at most. Those that look
-// like a lack of nodes come first, but keep not all of a batch from the others; each in the order in which they are due. O(waiting).
-func (g *Gate) dueConditions() (uids []types.UID) {
+// dueConditions are the waiting pods whose condition is to be checked now, since their queue holds them: those that look like a lack of nodes,
+// and the others; each in the order in which they are due. O(waiting · log of those due).
+func (g *Gate) dueConditions() (urgent, others []types.UID) {
 	type due struct {
 		uid types.UID
 		at  time.Time
 	}
-	var urgent, others []due
+	var those [2][]due
 	g.mu.Lock()
 	now := g.clock.Now()
 	for _, w := range g.waiting.line {
@@ -66,20 +66,20 @@ func (g *Gate) dueConditions() (uids []types.UID) {
 		switch {
 		case one.at.IsZero() || now.Before(one.at):
 		case w.unschedulable:
-			urgent = append(urgent, one)
+			those[0] = append(those[0], one)
 		default:
-			others = append(others, one)
+			those[1] = append(those[1], one)
 		}
 	}
 	g.mu.Unlock()
-	for _, those := range [][]due{urgent, others} {
+	inOrder := func(those []due) (uids []types.UID) {
 		slices.SortStableFunc(those, func(a, b due) int { return a.at.Compare(b.at) })
+		for _, one := range those {
+			uids = append(uids, one.uid)
+		}
+		return uids
 	}
-	first := min(len(urgent), max(conditionBatch-len(others), conditionBatch-restShare))
-	for _, one := range slices.Concat(urgent[:first], others[:min(len(others), conditionBatch-first)]) {
-		uids = append(uids, one.uid)
-	}
-	return uids
+	return inOrder(those[0]), inOrder(those[1])
 }
 
 // checkConditionIn has a waiting pod's condition checked again after a while.
@@ -158,14 +158,30 @@ func (s *scheduler) runConditionUpdates(ctx context.Context) {
 			goroutines.Sleep(ctx, standbyPause) // a standby's queue is not what its leader sees
 			continue
 		}
-		due := s.gate.dueConditions()
-		for _, uid := range due {
-			s.updateCondition(ctx, client, uid)
-		}
-		if len(due) == 0 {
+		if !s.updateConditions(ctx, client) {
 			goroutines.Sleep(ctx, conditionSettle)
 		}
 	}
+}
+
+// updateConditions checks the conditions that are due until a batch of them was written, and reports whether any was due. Those that look
+// like a lack of nodes come first, but keep not all of a batch from the others.
+func (s *scheduler) updateConditions(ctx context.Context, client kubernetes.Interface) (due bool) {
+	urgent, others := s.gate.dueConditions()
+	written := 0
+	update := func(uids []types.UID, most int) {
+		for _, uid := range uids {
+			if written >= most {
+				return
+			}
+			if s.updateCondition(ctx, client, uid) {
+				written++
+			}
+		}
+	}
+	update(urgent, conditionBatch-restShare)
+	update(others, conditionBatch)
+	return len(urgent)+len(others) > 0
 }
 
 // conditionClient is a client whose rate is its own.
@@ -185,16 +201,16 @@ func conditionClient(handle fwk.Handle) kubernetes.Interface {
 
 // updateCondition writes one pod's condition, where its queue holds it still and the condition does not say so, and ends a
 // nomination that no order stands behind: the scheduler would keep room on that node for a pod that may not come. An
-// Event says the same as the condition where no scheduling cycle has written one.
-func (s *scheduler) updateCondition(ctx context.Context, client kubernetes.Interface, uid types.UID) {
+// Event says the same as the condition where no scheduling cycle has written one. It reports whether it asked the API server.
+func (s *scheduler) updateCondition(ctx context.Context, client kubernetes.Interface, uid types.UID) (asked bool) {
 	defer goroutines.RecoverPanic(ctx, "queue_conditions", nil)
 	held, ok := s.gate.heldPodOf(uid)
 	if !ok {
-		return
+		return false
 	}
 	pod := s.Pending(held.pod)
 	if pod == nil || pod.DeletionTimestamp != nil {
-		return
+		return false
 	}
 	condition := held.condition(pod, s.gate.clock.Now())
 	clearNomination := pod.Status.NominatedNodeName != "" && !s.gate.Counts(uid)
@@ -203,7 +219,7 @@ func (s *scheduler) updateCondition(ctx context.Context, client kubernetes.Inter
 		s.gate.checkConditionIn(uid, clearNominationRetry)
 	}
 	if condition == nil && !clearNomination {
-		return
+		return false
 	}
 	err := PatchStatus(ctx, client, pod, condition, clearNomination)
 	switch {
@@ -222,6 +238,7 @@ func (s *scheduler) updateCondition(ctx context.Context, client kubernetes.Inter
 		klog.FromContext(ctx).Error(err, "queue_condition_not_written", "pod", klog.KObj(pod), "pod_uid", uid)
 		s.gate.checkConditionIn(uid, conditionRetry)
 	}
+	return true
 }
 
 // PatchStatus writes a condition of a pod, where there is one, and ends its nomination, unless the pod has changed: by now it may

@@ -12,6 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clientsetfake "k8s.io/client-go/kubernetes/fake"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
 
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -231,14 +234,14 @@ func TestAConditionThatACycleHasWrittenIsLookedAt(t *testing.T) {
 	w.shows(p)
 	w.rejected(p) // in PreFilter, as another scheduler has taken the room
 	w.clock.Step(conditionSettle)
-	if len(w.gate.dueConditions()) != 1 {
+	if _, due := w.gate.dueConditions(); len(due) != 1 {
 		t.Fatal("no condition to look at")
 	}
 	w.gate.heldPodOf(p.UID)
 
 	w.shows(unschedulable(p, "0/1 nodes are available: queue root: cpu 0 of 5m used, 10m asked."))
 
-	if len(w.gate.dueConditions()) != 1 {
+	if due, _ := w.gate.dueConditions(); len(due) != 1 {
 		t.Error("no condition to look at at once")
 	}
 }
@@ -293,31 +296,78 @@ func TestAStandbyForgetsPodsThatAreGone(t *testing.T) {
 	}
 }
 
+// writes has a batch of conditions checked and returns the pods whose conditions were written, in order.
+func (w *gateWorld) writes(pods ...*v1.Pod) (written []string) {
+	client := clientsetfake.NewClientset()
+	for _, p := range pods {
+		if err := client.Tracker().Add(p); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	s := &scheduler{gate: w.gate, pods: corelisters.NewPodLister(w.store), recorders: map[string]events.EventRecorder{pods[0].Spec.SchedulerName: events.NewFakeRecorder(1000)}}
+	s.updateConditions(w.t.Context(), client)
+	for _, action := range client.Actions() {
+		written = append(written, action.(clienttesting.PatchAction).GetName())
+	}
+	return written
+}
+
 func TestAPodThatLooksLikeALackOfNodesDoesNotWaitBehindOtherConditions(t *testing.T) {
 	w := limited(t, limit("root", "cpu", 0))
-	for i := range 10000 {
-		w.admits(in("", fmt.Sprint("p", i), 0, 1).Obj())
+	pods := []*v1.Pod{}
+	for i := range 100 {
+		pods = append(pods, in("", fmt.Sprint("p", i), 0, 1).Obj())
+		w.shows(pods[i])
+		w.admits(pods[i])
 	}
 	w.clock.Step(time.Second)
 	late := unschedulable(in("", "late", 0, 1).Obj(), "0/3 nodes are available: 3 Insufficient cpu.")
+	w.shows(late)
 	w.admits(late)
 	w.clock.Step(conditionSettle)
 
-	if due := w.gate.dueConditions(); len(due) != conditionBatch || due[0] != late.UID {
-		t.Errorf("%d are due, and %s comes first", len(due), due[0])
+	if written := w.writes(append(pods, late)...); len(written) != conditionBatch || written[0] != late.Name {
+		t.Errorf("written: %v", written)
 	}
 }
 
 func TestUrgentConditionsDoNotStarveTheOthers(t *testing.T) {
 	w := limited(t, limit("root", "cpu", 0))
-	w.admits(in("", "other", 0, 1).Obj())
+	pods := []*v1.Pod{in("", "other", 0, 1).Obj()}
 	for i := range 100 {
-		w.admits(unschedulable(in("", fmt.Sprint("urgent", i), 0, 1).Obj(), "0/3 nodes are available: 3 Insufficient cpu."))
+		pods = append(pods, unschedulable(in("", fmt.Sprint("urgent", i), 0, 1).Obj(), "0/3 nodes are available: 3 Insufficient cpu."))
+	}
+	for _, p := range pods {
+		w.shows(p)
+		w.admits(p)
 	}
 	w.clock.Step(time.Second)
 
-	if due := w.gate.dueConditions(); len(due) != conditionBatch || !slices.Contains(due, "other") {
-		t.Errorf("not in the first batch: %v", due)
+	if written := w.writes(pods...); len(written) > conditionBatch || !slices.Contains(written, "other") {
+		t.Errorf("not in the first batch: %v", written)
+	}
+}
+
+func TestConditionsThatSaySoAlreadyTakeNoTurnFromOthers(t *testing.T) {
+	w := limited(t, limit("root", "cpu", 0))
+	pods := []*v1.Pod{}
+	for i := range 100 {
+		p := in("", fmt.Sprint("p", i), 0, 1).Obj()
+		p.Status.Conditions = []v1.PodCondition{{
+			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: reasonQueueFull, Message: "queue root: cpu 0 of 0 used, 1m asked",
+		}}
+		pods = append(pods, p)
+	}
+	late := in("", "late", 0, 1).Obj()
+	for _, p := range append(pods, late) {
+		w.shows(p)
+		w.admits(p)
+		w.clock.Step(time.Millisecond)
+	}
+	w.clock.Step(conditionSettle)
+
+	if written := w.writes(append(pods, late)...); !slices.Equal(written, []string{late.Name}) {
+		t.Errorf("written: %v", written)
 	}
 }
 
@@ -330,7 +380,7 @@ func TestAPodThatIsRejectedAgainKeepsTheTurnOfItsCondition(t *testing.T) {
 	w.admits(p)
 	w.clock.Step(conditionSettle / 2)
 
-	if due := w.gate.dueConditions(); !slices.Equal(due, []types.UID{p.UID}) {
+	if _, due := w.gate.dueConditions(); !slices.Equal(due, []types.UID{p.UID}) {
 		t.Errorf("%v are due", due)
 	}
 }
