@@ -172,6 +172,22 @@ func TestALateAnswerIsKeptForSecondsInWhichItsPodIsActivatedAgain(t *testing.T) 
 	}
 }
 
+func TestALateAnswerThatThePodsNextCycleDoesNotComeToIsKeptNoLonger(t *testing.T) {
+	w, p, answer := lateWorld(t, nil)
+	w.isLate(p)
+	close(answer)
+	w.eventually("it is tried again", func() bool { return w.activator.of(p.UID) == 1 })
+	w.plugin.engine.planner.Commits.Silent(time.Now())
+
+	if _, status := w.cycle(p); !strings.Contains(status.Message(), notStored) {
+		t.Fatalf("status %v", status)
+	}
+
+	if w.plugin.engine.planner.Late.Of(p.UID) != nil {
+		t.Error("it is kept, and the pod activated each second")
+	}
+}
+
 func TestAPlannerThatIsAwayIsNotWaitedForUntilItAnswersAProbe(t *testing.T) {
 	w, p, _ := simple(t, setup{}, nil) // a cycle waits longer than any test
 	back := w.bus.plan

@@ -388,10 +388,13 @@ func (p *preemptor) ordered() {
 }
 
 // attempted notes how a cycle ended, so that the room in its queue that it was activated for goes to the next. What the cycle noted of a pod that was bound or deleted meanwhile came after the informer had
-// told of that.
+// told of that. A late answer that the cycle did not come to is of no use: what ended it says when the next one is.
 func (p *preemptor) attempted(end preemptResult) {
 	e := p.engine
 	e.inflight.Cycled(p.uid)
+	if !p.kept {
+		e.planner.Late.Forget(p.uid)
+	}
 	for _, pod := range p.pods {
 		if end.kind != endNominated { // else the order holds the place from now on
 			e.gate.Tried(pod.UID)

@@ -22,7 +22,8 @@ from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
 LASTS: Final = timedelta(seconds=5)
-"""How long a bridge may take from the answer to its commit: as long as the plugin keeps an answer."""
+"""How long a bridge may take from the answer to its commit before another's plan may take the room. The
+plugin keeps an answer longer than that: its filters and the commit's judgement find out."""
 
 MOST_IN_NAMESPACE: Final = 256
 """Pledges for preemptors of one namespace, as many as answers that the plugin keeps; for one more its eldest
