@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from makeway.runtime import kube_access
 from makeway.runtime.kube import ConfigurationError
 from makeway.runtime.kube_access import Access, load_access
 
@@ -163,6 +165,31 @@ async def test_a_user_with_a_password_and_one_with_nothing(tmp_path: Path) -> No
     assert authorization(nothing) is None
 
 
+async def test_a_program_is_told_of_the_cluster_and_asked_again_when_its_token_ends(tmp_path: Path) -> None:
+    soon = (datetime.now(UTC) + timedelta(minutes=1)).isoformat().replace("+00:00", "Z")
+    program(tmp_path, {"token": "t", "expirationTimestamp": soon})
+    user = by_program(
+        "./bin/login",
+        args=["--cluster"],
+        env=[{"name": "REGION", "value": "north"}],
+        provideClusterInfo=True,
+        interactiveMode="Never",
+    )
+    cluster = {**SERVER, "certificate-authority-data": encoded("authority")}
+
+    configuration = await loaded(kubeconfig(tmp_path / "config", user, cluster))
+    await renew(configuration)
+
+    told = (tmp_path / "told").read_text().splitlines()
+    spec = json.loads(told[0].rsplit(" ", 2)[0])["spec"]
+    assert authorization(configuration) == "Bearer t"
+    assert len(told) == 2
+    assert told[0].endswith("} north --cluster")
+    assert spec["interactive"] is False
+    assert spec["cluster"]["server"] == "https://10.0.0.1:6443"
+    assert spec["cluster"]["certificate-authority-data"] == encoded("authority")
+
+
 async def test_a_program_is_not_asked_while_what_it_said_holds(tmp_path: Path) -> None:
     late = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
     login = program(tmp_path, {"token": "t", "expirationTimestamp": late})
@@ -179,6 +206,40 @@ async def test_a_program_may_say_a_certificate(tmp_path: Path) -> None:
 
     assert authorization(found) is None
     assert (content(found.cert_file), content(found.key_file)) == ("certificate", "key")
+
+
+async def test_a_certificate_of_a_program_is_renewed_in_its_place(tmp_path: Path) -> None:
+    login = program(tmp_path, {"clientCertificateData": "one", "clientKeyData": "key"})
+    found = await loaded(kubeconfig(tmp_path / "config", by_program(str(login))))
+    before = found.cert_file
+
+    program(tmp_path, {"clientCertificateData": "two", "clientKeyData": "key"})
+    await renew(found)
+
+    assert (found.cert_file, content(found.cert_file)) == (before, "two")
+
+
+def ends(pid: str) -> bool:
+    """Report whether a process ends within seconds; one that is not waited for has no command line."""
+    process = Path("/proc", pid, "cmdline")
+    for _ in range(500):
+        if not process.exists() or not process.read_bytes():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+async def test_a_program_that_hangs_is_ended_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kube_access, "RENEWAL_SECONDS", 0.2)
+    login = program(tmp_path, {"token": "t"})
+    login.write_text(f"#!/bin/sh\nsleep 100 & echo $! > {tmp_path}/pid\nwait\n")
+
+    with pytest.raises(ConfigurationError, match=r"login, the program of user u, said nothing in 0 s"):
+        await loaded(kubeconfig(tmp_path / "config", by_program(str(login), interactiveMode="Never")))
+
+    assert ends((tmp_path / "pid").read_text().strip())
 
 
 async def test_an_empty_file_is_passed_over_and_an_empty_field_counts_as_absent(tmp_path: Path) -> None:
@@ -211,7 +272,7 @@ async def test_a_context_without_a_user_is_anonymous_and_a_missing_user_is_named
         ({"token": 5}, None, "not as a kubeconfig is"),
         ({"auth-provider": {"name": "oidc"}}, None, "auth-provider oidc of user u is not used here"),
         ({"exec": {"command": "login"}}, None, "exec: .*missing key 'apiVersion'"),
-        (by_program("no-such-login"), None, "no-such-login, the program of user u: no such file"),
+        (by_program("no-such-login", installHint="Get it from example.com"), None, "no-such.*Get it from"),
     ],
 )
 async def test_what_cannot_be_used_is_named(
@@ -224,8 +285,11 @@ async def test_what_cannot_be_used_is_named(
 @pytest.mark.parametrize(
     ("status", "ends_with", "said"),
     [
-        ({"token": "t"}, 3, "returned 3. no ticket"),
-        ("hello", 0, "failed to decode process output"),
+        ({"token": "t"}, 3, "ended with 3: no ticket"),
+        ("hello", 0, "said no ExecCredential"),
+        ('{"apiVersion": "client.authentication.k8s.io/v1beta1", "status": {}}', 0, "answers .*v1beta1, not"),
+        ({}, 0, "neither a token nor a certificate"),
+        ({"clientCertificateData": "c"}, 0, "without its key"),
     ],
 )
 async def test_what_a_program_does_wrong_is_named(

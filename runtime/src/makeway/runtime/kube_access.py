@@ -1,23 +1,33 @@
 """Which API server, and as whom: kubernetes_asyncio.config, corrected where kubectl does otherwise.
 
 Each correction, and the library's line that it is for, is listed in
-docs/decisions/runtime.md. Source:
-https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/.
+docs/decisions/runtime.md. Sources:
+https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/ and
+https://kubernetes.io/docs/reference/config-api/client-authentication.v1/.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
+import json
 import logging
 import os
+import signal
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from asyncio.subprocess import PIPE
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import yaml
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException
+from kubernetes_asyncio.config.exec_provider import ExecProvider
 from kubernetes_asyncio.config.incluster_config import (
     SERVICE_CERT_FILENAME,
     SERVICE_HOST_ENV_NAME,
@@ -36,6 +46,12 @@ TOKEN_LIFE_SECONDS = 60.0
 
 RENEWAL_SECONDS = 10.0
 """How long reading the source of a token may take. It may be a program (exec) that hangs."""
+
+_RENEWED_BEFORE: Final = timedelta(minutes=5)
+"""A credential from a program is asked for anew so long before it ends."""
+
+_MESSAGE_LIMIT: Final = 500
+"""Characters of what a program says that are passed on."""
 
 _INSECURE: Final = "insecure-skip-tls-verify"
 
@@ -127,6 +143,8 @@ class _Kubeconfig(KubeConfigLoader):  # type: ignore[misc]
     """A context of one or more files; read once, but for what a user proves who it is by."""
 
     _user: Any
+    _ends: datetime | None = None
+    _directory: tempfile.TemporaryDirectory[str] | None = None
 
     def set_active_context(self, context_name: str | None = None) -> None:
         super().set_active_context(context_name)
@@ -166,12 +184,109 @@ class _Kubeconfig(KubeConfigLoader):  # type: ignore[misc]
         return True
 
     async def load_from_exec_plugin(self) -> bool:
+        """Ask the user's program, unless what it said still holds."""
+        if self._ends is not None and datetime.now(UTC) < self._ends - _RENEWED_BEFORE:
+            return True
+        user = f"user {self._names[1]}"
+        status = await _Program(self._user["exec"], user, self._about_cluster()).run()
+        token, certificate = status.get("token"), status.get("clientCertificateData")
+        if not token and not certificate:
+            raise ConfigException(f"the program of {user} said neither a token nor a certificate")
+        if token:
+            self.token = f"Bearer {token}"
+        if certificate:
+            if not (key := status.get("clientKeyData")):
+                raise ConfigException(f"the program of {user} said a certificate without its key")
+            self.cert_file = self._kept("certificate", str(certificate))
+            self.key_file = self._kept("key", str(key))
+        ends = status.get("expirationTimestamp")
         try:
-            found: bool = await super().load_from_exec_plugin()
+            self._ends = datetime.fromisoformat(str(ends)).astimezone(UTC) if ends else None
+        except ValueError:
+            self._ends = None
+        return True
+
+    def _kept(self, name: str, content: str) -> str:
+        """Write a content to a file of its own, put in place whole, and return its path."""
+        if self._directory is None:
+            self._directory = tempfile.TemporaryDirectory(prefix="makeway-kubeconfig-")
+        path = Path(self._directory.name, name)
+        handle, temporary = tempfile.mkstemp(dir=self._directory.name)
+        with os.fdopen(handle, "w") as file:
+            file.write(content)
+        Path(temporary).replace(path)
+        return str(path)
+
+    def _about_cluster(self) -> Mapping[str, Any] | None:
+        """Return what a program is told of the cluster, where it asks for it."""
+        if not self._user["exec"].safe_get("provideClusterInfo"):
+            return None
+        self._load_cluster_info()
+        keys = ("insecure-skip-tls-verify", "tls-server-name", "proxy-url")
+        info = {"server": self.host, **{key: self._cluster[key] for key in keys if key in self._cluster}}
+        if authority := getattr(self, "ssl_ca_cert", None):
+            info["certificate-authority-data"] = base64.b64encode(Path(authority).read_bytes()).decode()
+        for one in self._cluster.safe_get("extensions") or ():
+            if one.get("name") == "client.authentication.k8s.io/exec":
+                info["config"] = one.get("extension")
+        return info
+
+
+class _Program(ExecProvider):  # type: ignore[misc]
+    """The program that a user signs in by, run as kubectl runs it."""
+
+    def __init__(self, settings: ConfigNode, user: str, cluster: Mapping[str, Any] | None) -> None:
+        super().__init__(settings)
+        self._user = user
+        self._hint = settings.safe_get("installHint") or ""
+        never = settings.safe_get("interactiveMode") == "Never"
+        self._interactive = not never and sys.stdin is not None and sys.stdin.isatty()
+        if os.sep in self.args[0]:
+            self.args[0] = str(Path(settings.path or "").absolute().parent / self.args[0])
+        spec = {"interactive": self._interactive, **({"cluster": cluster} if cluster is not None else {})}
+        info = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": spec}
+        self.env["KUBERNETES_EXEC_INFO"] = json.dumps(info)
+
+    async def run(self, previous_response: str | None = None) -> Mapping[str, Any]:
+        """Return the status of what the program says."""
+        named = f"{self.args[0]}, the program of {self._user}"
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *map(str, self.args),
+                env=self.env,
+                stdin=None if self._interactive else asyncio.subprocess.DEVNULL,
+                stdout=PIPE,
+                stderr=None if self._interactive else PIPE,
+                start_new_session=not self._interactive,
+            )
         except OSError as error:
-            named = f"{self._user['exec']['command']}, the program of user {self._names[1]}"
-            raise ConfigException(f"{named}: {reason_of(error)}") from error
-        return found
+            hint = f". {self._hint}" if self._hint else ""
+            raise ConfigException(f"{named}: {reason_of(error)}{hint}") from error
+        try:
+            # Whoever is at a terminal may have to answer there.
+            async with asyncio.timeout(None if self._interactive else RENEWAL_SECONDS):
+                said, complained = await process.communicate()
+        except (TimeoutError, asyncio.CancelledError) as error:
+            with contextlib.suppress(ProcessLookupError):
+                if not self._interactive:
+                    os.killpg(process.pid, signal.SIGTERM)  # what it has started holds its pipes, too
+                process.kill()
+            await process.wait()
+            if isinstance(error, TimeoutError):
+                raise ConfigException(f"{named}, said nothing in {RENEWAL_SECONDS:.0f} s") from error
+            raise
+        if process.returncode != 0:
+            why = (complained or b"").decode(errors="replace").strip()[-_MESSAGE_LIMIT:]
+            raise ConfigException(f"{named}, ended with {process.returncode}: {why}")
+        try:
+            answer = json.loads(said)
+            status: Mapping[str, Any] = {**answer["status"]}
+            version = answer["apiVersion"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigException(f"{named}, said no ExecCredential") from error
+        if version != self.api_version:
+            raise ConfigException(f"{named}, answers {version}, not {self.api_version}")
+        return status
 
 
 def _check(entry: ConfigNode, named: str) -> None:
