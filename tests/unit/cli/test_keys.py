@@ -166,13 +166,13 @@ async def test_a_lost_private_key_is_named_and_replaced_only_when_told(tmp_path:
     assert "there are public keys of outcome, and not the private key that goes with them" in err
 
 
-@pytest.mark.parametrize("where", ["secret", "configmap"])
+@pytest.mark.parametrize("where", ["secret", "no text", "configmap"])
 async def test_an_entry_that_is_no_key_stops_all_but_its_replacement(tmp_path: Path, where: str) -> None:
     cluster = await made(tmp_path)
     secret = cluster.objects["secrets", "makeway-system", "makeway-signing-planner"]["data"]
     public = cluster.objects["configmaps", "makeway-system", "makeway-keys"]["data"]
-    if where == "secret":
-        secret["order.pem"] = b64encode(b"junk").decode()
+    if where != "configmap":
+        secret["order.pem"] = b64encode(b"junk" if where == "secret" else b"0\x82\xff").decode()
         what = "Secret makeway-system/makeway-signing-planner: order.pem: not an unencrypted private key"
     else:
         public["order.pem"] = public["order.pem"].replace("M", "!")

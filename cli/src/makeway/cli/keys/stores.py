@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from http import HTTPStatus
@@ -74,16 +75,19 @@ class KeyStore:
                 return None
             raise
         self._found[name] = msgspec.json.decode(body, type=dict[str, Any])
-        return self.data(name)
+        return self.data(name, "strict")
 
     def holds(self, name: str) -> bool:
         """Report whether there was such an object when it was read."""
         return name in self._found
 
-    def data(self, name: str) -> Data:
-        """Return what was read; empty where nothing was there."""
+    def data(self, name: str, no_text: str = "replace") -> Data:
+        """Return what was read; empty where nothing was there. `no_text`: as `errors` of bytes.decode."""
         held = self._found.get(name, {}).get("data") or {}
-        return {key: text if name == CONFIGMAP else b64decode(text).decode() for key, text in held.items()}
+        return {
+            key: text if name == CONFIGMAP else b64decode(text).decode(errors=no_text)
+            for key, text in held.items()
+        }
 
     def noted(self, name: str, what: str = "annotations") -> Mapping[str, str]:
         """Return the annotations, or the labels, of what was read."""
@@ -130,7 +134,8 @@ class KeyStore:
     async def kinds(self) -> list[KindKeys]:
         """Read the keys of all kinds."""
         for name in (CONFIGMAP, *dict.fromkeys(SECRETS.values())):
-            await self.read(name)
+            with suppress(ValueError):  # what is no text is no key, and named as that
+                await self.read(name)
         return [self._of_kind(kind) for kind in SigningKind]
 
     def _of_kind(self, kind: SigningKind) -> KindKeys:
