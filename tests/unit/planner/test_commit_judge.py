@@ -296,6 +296,18 @@ def test_limits_are_looked_at_before_rules() -> None:
     assert reason(judged(commit("a"), snapshot(policy), most)) == "OrdersInFlight"
 
 
+def test_a_late_plan_violates_no_budget_that_it_left_whole() -> None:
+    pods = [make_pod(uid, "n1", LOW, S, labels={"app": "web"}) for uid in ("a", "b")]
+    full = make_snapshot(["n1"], [*pods, PREEMPTOR], [make_budget("web", {"app": "web"}, 0)])
+    late = changed(AROUND, now=NOW + timedelta(seconds=20))
+    request = commit("a", store_by=late.now + timedelta(seconds=5))
+
+    assert reason(judged(request, full, late)) == "budget-spent"
+    for around, one in ((AROUND, offer()), (late, offer(violating=offered([("n1", "a")])))):
+        order = as_a(Accepted, judged(request, full, around, one)).order
+        assert order.pdb_violations == 1
+
+
 def test_any_pod_of_a_hard_budget_may_be_chosen_but_no_more_than_it_allows() -> None:
     policy = Policy(disruption_budgets="hard", hard_budget_namespaces=("default",))
     budget = make_budget("web", {"app": "web"}, 1)

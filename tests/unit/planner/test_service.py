@@ -36,6 +36,7 @@ from unit.planner.building import (
     XL,
     L,
     live_order,
+    make_budget,
     make_node,
     make_outcome,
     make_pod,
@@ -468,3 +469,18 @@ async def test_only_in_mode_enforce_a_plan_offers_what_may_be_evicted() -> None:
     assert (offer.decision_id, offer.preemptor_uid) == (asked.decision_id, offer.preemptor_uid)
     assert offer.lacks("n1", ["a"]) == ""
     assert offer.lacks("n1", ["b"]) == "b"
+    assert offer.newly_violating("n1", ["a"]) == "a"
+
+
+async def test_a_plan_offers_by_name_what_violates_a_budget() -> None:
+    pods = [make_pod(uid, "n1", LOW, XL, labels={"app": uid}) for uid in ("a", "b")]
+    world, sealed = Bench(make_snapshot(["n1"], pods, [make_budget("full", {"app": "a"}, 0)])), list[Offer]()
+
+    def seal(offer: Offer) -> str:
+        sealed.append(offer)
+        return "sealed"
+
+    world.planner.seal = seal
+    await world.ask()
+
+    assert [sealed[0].newly_violating("n1", [uid]) for uid in ("a", "b")] == ["", "b"]

@@ -62,7 +62,8 @@ class Offer(Message, frozen=True):
     """What a plan offers its preemptor for eviction, signed by the planner, so that a later leader knows.
 
     `pods`: a digest of each removable pod with the node that it is offered for, which is none in a plan for a
-    group; see `offered`. `closing`: by UID, the domain that a pod on a node of no member keeps closed for it.
+    group; see `offered`. `violating`: of those, the ones whose eviction would violate a budget. `closing`: by
+    UID, the domain that a pod on a node of no member keeps closed for it.
     `daemonset_node`, `unfit_since`: as the plan took them, for a pod of a DaemonSet.
     """
 
@@ -71,20 +72,29 @@ class Offer(Message, frozen=True):
     preemptor_uid: Token
     at: Time
     pods: str = ""
+    violating: str = ""
     daemonset_node: str = ""
     unfit_since: Time | None = None
     closing: dict[str, ClosedDomain] = msgspec.field(default_factory=dict)
 
     def lacks(self, node: str, uids: Iterable[str]) -> str:
         """Return the first of some pods that was not offered for a node; empty where all were."""
-        known = bytes.fromhex(self.pods)
-        digests = {known[at : at + _DIGEST_BYTES] for at in range(0, len(known), _DIGEST_BYTES)}
-        return next((uid for uid in uids if _digest(node, uid) not in digests), "")
+        return _lacking(self.pods, node, uids)
+
+    def newly_violating(self, node: str, uids: Iterable[str]) -> str:
+        """Return the first of some pods for a node that was not said to violate a budget; empty for none."""
+        return _lacking(self.violating, node, uids)
 
 
 def offered(pods: Iterable[tuple[str, str]]) -> str:
     """Write pods as `Offer.pods` has them; `pods`: each with the node that it is offered for, and its UID."""
     return b"".join(_digest(node, uid) for node, uid in dict.fromkeys(pods)).hex()
+
+
+def _lacking(pods: str, node: str, uids: Iterable[str]) -> str:
+    known = bytes.fromhex(pods)
+    digests = {known[at : at + _DIGEST_BYTES] for at in range(0, len(known), _DIGEST_BYTES)}
+    return next((uid for uid in uids if _digest(node, uid) not in digests), "")
 
 
 def _digest(node: str, uid: str) -> bytes:

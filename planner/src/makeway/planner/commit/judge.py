@@ -33,6 +33,7 @@ from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.facts import NOT_SCHEDULED
 from makeway.core.policy.mode import Mode
 from makeway.planner.commit.removable import chosen_for_daemonset, removable_pods
+from makeway.planner.orders.pledges import LASTS
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.naming import as_placement, as_victim
 from makeway.planner.plan.request import Question
@@ -267,7 +268,8 @@ def _victims(
 
     What the pod asks of the nodes is no matter: the bridge's filters have verified that, or the plan's
     columns. A DaemonSet's pod has rules of its own, which choose victims by what it needs. A victim for a
-    pod is on the order's node, or of a unit that has a pod there, which is not terminating.
+    pod is on the order's node, or of a unit that has a pod there, which is not terminating. Once a plan is
+    pledged no more, others may have used up the budgets that it counted on: a new plan may violate none.
     """
     node, uids = commit.node, {one.uid for one in going}
     of_daemonset = bool(node) and offer.daemonset_node == node
@@ -306,6 +308,10 @@ def _victims(
         facts, closes = facts_for_evictors(pod, versions.get(pod.uid, "")), offer.closing.get(pod.uid)
         found = as_victim(pod, one.rule, pdb_violating=one.pdb_violating, unit=one.unit)
         victims.append(replace(found, facts=facts, closes=closes))
+    violating = (one.uid for one in victims if one.pdb_violating)
+    if offer.at + LASTS < around.now and (newly := offer.newly_violating(node, violating)):
+        message = f"a budget that the plan left whole has no room for pod {newly} any more"
+        return Void(reason="budget-spent", message=message)
     for unit in {unit.number: unit for pod in going if (unit := unit_of(pod))}.values():
         for other in unit.members():
             # What has come since the plan evictors decide over.

@@ -40,15 +40,15 @@ def offer_of(decision: Decision, cluster_uid: str) -> Offer:
     gang = plan if isinstance(plan, GangPlan) else None
     nodes = (*plan.candidates, *plan.unmodelled) if isinstance(plan, Plan) else ()
     bound = gang is None and bool(question.daemonset_node)
+    removable = [(node.node, one) for node in nodes for one in node.removable]
+    removable += [("", one) for one in (gang.victims if gang else ())]
     return Offer(
         decision_id=decision.decision_id,
         cluster_uid=cluster_uid,
         preemptor_uid=decision.preemptor.uid,
         at=decision.at,
-        pods=offered(
-            [(node.node, one.pod.uid) for node in nodes for one in node.removable]
-            + [("", one.pod.uid) for one in (gang.victims if gang else ())]
-        ),
+        pods=offered((node, one.pod.uid) for node, one in removable),
+        violating=offered((node, one.pod.uid) for node, one in removable if one.pdb_violating),
         closing={one.pod.uid: one.closes for one in (gang.victims if gang else ()) if one.closes is not None},
         daemonset_node=question.daemonset_node if bound else "",
         unfit_since=question.unfit_since if bound else None,
