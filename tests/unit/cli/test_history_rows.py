@@ -11,9 +11,10 @@ from makeway.bus.nats.jetstream import StoredMessage
 from makeway.bus.plan import Refusal
 from makeway.cli.history.comparisons import cells as compared_cells
 from makeway.cli.history.comparisons import sentences, summed
+from makeway.cli.history.following import Coming
 from makeway.cli.history.rows import History, Wanted, cells
 from makeway.cli.history.story import NOT_CARRIED_OUT, Row
-from makeway.cli.history.streams import entry_of
+from makeway.cli.history.streams import StreamEntry, entry_of
 from makeway.dev.samples import MESSAGES
 from narrowing import as_a, there
 
@@ -262,3 +263,17 @@ def test_what_cannot_be_read_is_told_with_its_place_and_its_text() -> None:
     assert (plain["kind"], plain["sequence"]) == ("order", 3)
     assert plain["malformed"]["reason"] == "not-json"
     assert plain["data"] == "\x1b[31m\n"
+
+
+def test_what_changes_no_row_is_followed_by_the_namespaces_that_it_names() -> None:
+    unmatched = replace(as_a(Comparison, sample("comparison.full")), default_preemption=None)
+    without_its_order = replace(outcome(), order_id="ord-before")
+    stored = StoredMessage(subject="s", sequence=3, time=AT, headers={}, data=b"")
+
+    for message, namespace in (
+        (unmatched, unmatched.preemptor.namespace),
+        (without_its_order, without_its_order.victims[0].namespace),
+    ):
+        entry = StreamEntry(stored, "decision", AT, message)
+        follows = {name: Coming(Wanted(namespace=name)).take(entry, AT) for name in (namespace, "elsewhere")}
+        assert follows == {namespace: (True, []), "elsewhere": (False, [])}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from makeway.bus.errors import Malformed
 from makeway.cli.history import rows
@@ -28,7 +28,7 @@ class Coming:
     def take(self, entry: StreamEntry, now: datetime) -> tuple[bool, list[Row]]:
         """Take a message in; report whether it concerns what is wanted, and return the rows it changes.
 
-        One that changes no row concerns those who want all; what could not be read concerns everyone.
+        What could not be read concerns everyone.
         """
         if not isinstance(entry.content, Message):
             return isinstance(entry.content, Malformed), []
@@ -36,7 +36,21 @@ class Coming:
         self.history.forget(KEPT)
         changed = [row for row in found if row is not None]
         wanted = [row for row in changed if self._wanted.takes(row)]
-        return bool(wanted) or (not changed and self._wanted == Wanted()), wanted
+        if changed or not self._wanted.namespace:
+            return bool(wanted) or not changed, wanted
+        return self._wanted.namespace in _namespaces(entry.content), []
+
+
+def _namespaces(content: Any) -> set[str]:
+    """Return the namespaces that a message names which changes no row."""
+    choices = [getattr(content, name, None) for name in ("makeway", "default_preemption")]
+    named = [
+        *getattr(content, "victims", ()),
+        *(one for choice in choices if choice for one in choice.victims),
+    ]
+    if (preemptor := getattr(content, "preemptor", None)) is not None:
+        named.append(preemptor)
+    return {one.namespace for one in named}
 
 
 async def follow(printer: Printer, entries: AsyncIterator[StreamEntry], wanted: Wanted) -> None:
