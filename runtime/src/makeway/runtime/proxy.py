@@ -1,4 +1,7 @@
-"""Which proxy the environment names for a server, as the standard library reads it; and CIDRs in NO_PROXY."""
+"""Which proxy the environment names for a server, as the standard library reads it.
+
+NO_PROXY may also have networks (10.0.0.0/8) and domains with a star (*.example.com), as for kubectl.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ def proxy_for(server: str) -> str | None:
 
 
 def _holds(entry: str, host: str) -> bool:
-    """Report whether an entry of NO_PROXY is an address, or a CIDR, that holds a host's address."""
+    """Report whether an entry of NO_PROXY is an address or a network that holds a host's, or its domain."""
+    if entry.startswith("*."):
+        return host.endswith(entry[1:].lower())
     try:
         return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)
     except ValueError:
