@@ -17,7 +17,6 @@ CODE: Final = (
     "tests/conftest.py",
     "tests/integration/conftest.py",
     "tests/integration/test_control_plane.py",
-    "tests/integration/test_dev_command.py",
     "tests/once_more.py",
     "tests/tool_tests.py",
     "tests/unit/dev/",
