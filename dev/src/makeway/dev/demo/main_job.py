@@ -118,7 +118,7 @@ async def refuse(stage: Stage, name: str) -> None:
 
     ledger = [pod for pod in timeline.living() if pod.app == "ledger"]
     narrator.claim(
-        "the first order was for ledger, and failed because the API server refused the delete",
+        "the first order was for ledger, and failed: the API server refused the delete",
         first_outcome is not None
         and first_outcome.result == "failed"
         and {v.uid for v in first_order.victims} == {pod.uid for pod in ledger},
