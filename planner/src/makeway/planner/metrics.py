@@ -116,8 +116,9 @@ class PlannerMetrics:
             "ForbiddenByPolicy (victims against a hard budget, or too many), NotEnoughRoom, "
             "PlacesNotFound (for a group, whose scheduler may find some), "
             "QueueRoomOnItsWay (terminating pods make it), "
-            "DaemonSetStartDelay, DaemonSetNoVictims, PreemptionLoop, "
-            "MemberNotSeen (a pod of the group that is asked about).",
+            "DaemonSetStartDelay, DaemonSetNoVictims, PreemptionLoop, RoomPromised (a node is being made), "
+            "MemberNotSeen (a pod of the group that is asked about); and what holds any plan back: "
+            "PreemptionPaused, OrdersInFlight, NamespaceShare, EvictorsBreakerOpen.",
             "reason",
         )
         self.left_out = counter(
