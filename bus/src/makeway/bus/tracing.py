@@ -1,6 +1,7 @@
 """Traces of preemptions, as OpenTelemetry has them: spans that go on over NATS by the header `traceparent`.
 
-Off until `use`: nothing of OpenTelemetry is imported then, no header is written, and a span costs a microsecond.
+Off until `use`: nothing of OpenTelemetry is imported then, no header is written, and a span
+costs a microsecond.
 """
 
 from __future__ import annotations
