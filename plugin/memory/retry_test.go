@@ -117,8 +117,8 @@ func TestATurnThatIsNotUsedIsTheNextPodsWithTheNextOrderThatEnds(t *testing.T) {
 	for _, p := range []wire.PodRef{first, second} {
 		r.Refuse(p, r.Now(), now.Now().Add(time.Hour), limitOf(""))
 	}
-	for _, want := range []wire.PodRef{first, second} {
-		now.SetTime(now.Now().Add(time.Second))
+	for _, want := range []wire.PodRef{first, second, first} {
+		now.SetTime(now.Now().Add(time.Millisecond)) // turns wait for no interval
 
 		r.OrderEnded("", false)
 
