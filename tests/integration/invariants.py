@@ -11,6 +11,7 @@ from makeway.dev.checker.history import RecordedHistory, Streams
 from makeway.dev.checker.read import read_requests, read_streams
 
 _POLL_SECONDS = 0.3
+_READS = 5
 _LONGEST = timedelta(minutes=3, seconds=30)
 """Of all bounds; one that is further away depends on an outage that does not end."""
 
@@ -41,9 +42,17 @@ async def assert_invariants(space: Space, *, wait: bool = True, lost: Streams | 
 
 
 async def _history(space: Space, now: datetime, lost: Streams) -> RecordedHistory:
-    streams = await streams_of(space.cluster, since=space.opened_at)
+    """Read streams and requests while no order came or ended, if that is so soon."""
+    latest = await streams_of(space.cluster, since=space.opened_at)
+    for _ in range(_READS):
+        streams = latest
+        requests = await asyncio.to_thread(read_requests, space.audit, space.namespace, streams)
+        latest = await streams_of(space.cluster, since=space.opened_at)
+        before, after = streams.within(space.namespace), latest.within(space.namespace)
+        if (before.orders, before.outcomes) == (after.orders, after.outcomes):
+            break
     return RecordedHistory(
-        await asyncio.to_thread(read_requests, space.audit, space.namespace, streams),
+        requests,
         streams.joined(lost).within(space.namespace),
         fallback=space.cluster.owned.options.fallback,
         simple_preemptor=space.simple_preemptor,
