@@ -3,6 +3,7 @@ package ask
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,7 +88,7 @@ type Late struct {
 
 	mu      sync.Mutex
 	of      map[types.UID]lateOne
-	crowded time.Time // until when cycles wait longer
+	crowded map[string]time.Time // until when cycles wait longer, by namespace: what one tenant's pods do not use keeps no others longer
 }
 
 // lateOne is a question, and what it is of; empty where its answer is of no use any more.
@@ -100,7 +101,7 @@ type lateOne struct {
 
 // NewLate keeps so many questions at most.
 func NewLate(most int) *Late {
-	return &Late{Lasts: lateLasts, most: most, of: map[types.UID]lateOne{}}
+	return &Late{Lasts: lateLasts, most: most, of: map[types.UID]lateOne{}, crowded: map[string]time.Time{}}
 }
 
 // Keep keeps a preemptor's question with the span of its attempt, and reports whether there is room for it. No namespace keeps more than it
@@ -172,18 +173,19 @@ func (l *Late) End(uid types.UID, asked *Asked) bool {
 	return true
 }
 
-// Unused notes that an answer was not used in time: its preemptor's next cycle has not come, or too many are kept already.
-func (l *Late) Unused(now time.Time) {
+// Unused notes that an answer for a pod of a namespace was not used in time: its next cycle has not come, or too many are kept already.
+func (l *Late) Unused(namespace string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.crowded = now.Add(crowdedFor)
+	maps.DeleteFunc(l.crowded, func(_ string, until time.Time) bool { return !now.Before(until) })
+	l.crowded[namespace] = now.Add(crowdedFor)
 }
 
-// Crowded reports whether answers that are kept go unused.
-func (l *Late) Crowded(now time.Time) bool {
+// Crowded reports whether answers that are kept for pods of a namespace go unused.
+func (l *Late) Crowded(namespace string, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return now.Before(l.crowded)
+	return now.Before(l.crowded[namespace])
 }
 
 // Forget keeps no question of a preemptor any longer: it is bound, gone, or has its order.

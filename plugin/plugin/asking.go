@@ -200,14 +200,14 @@ type inquiry struct {
 }
 
 // waitFor begins a cycle's waiting: as long as its filters took, and the least that a cycle waits, which is what another cycle would cost;
-// longer while another cycle comes too late for the answer. It does not wait while the planner is away.
+// longer while another cycle of its namespace comes too late for the answer. It does not wait while the planner is away.
 func (p *preemptor) waitFor(breaker *ask.Breaker, about string, filters, most time.Duration) {
 	p.inquiry = inquiry{breaker: breaker, about: about, away: breaker.Away()}
 	if p.away {
 		return
 	}
 	p.patience = filters + p.engine.planner.Least
-	if breaker.Takes() < ask.CrowdedWait && p.engine.planner.Late.Crowded(p.engine.clock.Now()) {
+	if breaker.Takes() < ask.CrowdedWait && p.engine.planner.Late.Crowded(p.pods[0].Namespace, p.engine.clock.Now()) {
 		p.patience = max(p.patience, ask.CrowdedWait)
 	}
 	p.patience = min(p.patience, most)
@@ -262,7 +262,7 @@ func (p *preemptor) awaitReply(ctx context.Context, asked *ask.Asked, begin func
 func (p *preemptor) keep(asked *ask.Asked) {
 	if p.kept = p.engine.planner.Late.Keep(p.uid, p.one().Namespace, asked, p.about, p.span); !p.kept {
 		latePlans.WithLabelValues(lateDropped).Inc()
-		p.engine.planner.Late.Unused(p.engine.clock.Now())
+		p.engine.planner.Late.Unused(p.pods[0].Namespace, p.engine.clock.Now())
 		p.engine.memory.Retries.PlanUnavailable(p.one(), time.Time{})
 		return
 	}
@@ -294,7 +294,7 @@ func (p *preemptor) follow(ctx context.Context, asked *ask.Asked) {
 			return
 		}
 		if waited >= ask.UsedWithin {
-			p.engine.planner.Late.Unused(p.engine.clock.Now())
+			p.engine.planner.Late.Unused(p.pods[0].Namespace, p.engine.clock.Now())
 		}
 	}
 	if p.engine.planner.Late.End(p.uid, asked) {

@@ -167,7 +167,7 @@ func TestALateAnswerIsKeptForSecondsInWhichItsPodIsActivatedAgain(t *testing.T) 
 	if activated := w.activator.of(p.UID); activated < 3 {
 		t.Errorf("activated %d times", activated)
 	}
-	if !w.plugin.engine.planner.Late.Crowded(time.Now()) {
+	if !w.plugin.engine.planner.Late.Crowded(p.Namespace, time.Now()) {
 		t.Error("it went unused, and cycles wait no longer")
 	}
 }
@@ -316,7 +316,7 @@ func TestACycleWaitsAsLongAsAnotherOneWouldCost(t *testing.T) {
 	const filters, least, most = 30 * time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond
 	w, _, _ := simple(t, setup{leastWait: least}, nil)
 	for took, want := range map[time.Duration]time.Duration{0: least, filters: filters + least, most: most} {
-		p := &preemptor{MakeWay: w.plugin}
+		p := &preemptor{MakeWay: w.plugin, pods: []*v1.Pod{{}}}
 		p.waitFor(w.plugin.engine.planner.Pods, "", took, most)
 		if p.patience != want {
 			t.Errorf("filters took %s: it waits %s, not %s", took, p.patience, want)
@@ -329,7 +329,7 @@ func TestCyclesWaitLongerWhileAnswersThatAreKeptGoUnused(t *testing.T) {
 	w, p, answer := lateWorld(t, nil)
 	defer close(answer)
 	waits := func() time.Duration {
-		one := &preemptor{MakeWay: w.plugin}
+		one := &preemptor{MakeWay: w.plugin, pods: []*v1.Pod{p}}
 		one.waitFor(w.plugin.engine.planner.Pods, "", 0, time.Second)
 		return one.patience
 	}
@@ -342,8 +342,11 @@ func TestCyclesWaitLongerWhileAnswersThatAreKeptGoUnused(t *testing.T) {
 	if before != least || crowded != ask.CrowdedWait {
 		t.Errorf("it waits %s, and %s while answers go unused", before, crowded)
 	}
-	if w.plugin.engine.planner.Late.Crowded(time.Now().Add(time.Minute)) {
+	if w.plugin.engine.planner.Late.Crowded(p.Namespace, time.Now().Add(time.Minute)) {
 		t.Error("it waits longer a minute after the last that went unused")
+	}
+	if w.plugin.engine.planner.Late.Crowded("another", time.Now()) {
+		t.Error("pods of another namespace wait longer, too")
 	}
 	w.plugin.engine.planner.Pods.Took(time.Minute)
 	if slow := waits(); slow != least {
