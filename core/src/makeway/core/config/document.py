@@ -122,9 +122,10 @@ def read(text: str, source: str, shape: type[S]) -> Document[S]:
         plain = _plain(found[0], "", places, holders)
     except YamlError as error:
         raise ConfigError(source, [error.problem]) from error
+    type_ = inspect.type_info(shape)
     while len(problems) < MOST_PROBLEMS:
         try:
-            timed = _typed(plain, inspect.type_info(shape), "", places, types)
+            timed = _typed(plain, type_, "", places, types)
             value = msgspec.convert(timed, shape, strict=False)
         except YamlError as error:
             problem = error.problem

@@ -1,4 +1,4 @@
-"""From queues.yaml to the tree that is in force: what is wrong is told with path, value and remedy.
+"""From queues.yaml to the tree that is in force: problems have a path, a value and a remedy.
 
 Which trees make no sense, where no number shows that by itself: as YuniKorn's design of quota preemption has
 it; yunikorn-core's configvalidator refuses the same but for a child's maximum above its parent's: here that
