@@ -40,13 +40,29 @@ from makeway.planner.commit.judge import (
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.orders.limits import NAMESPACE_SHARE, ORDERS_IN_FLIGHT
 from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.gang.planner import plan_gang
+from makeway.planner.plan.gang.question import GangClass, GangQuestion
+from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.service.orders.commit_judge import CommitJudge
 from makeway.planner.snapshot.changes import Adopt, PutPod, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from narrowing import as_a
 from unit.core.queue_building import queue, tree
-from unit.planner.building import HIGH, LOW, MID, NOW, S, live_order, make_budget, make_pod, make_snapshot
+from unit.planner.building import (
+    HIGH,
+    LOW,
+    MID,
+    NOW,
+    XL,
+    L,
+    S,
+    ask,
+    live_order,
+    make_budget,
+    make_pod,
+    make_snapshot,
+)
 from unit.planner.test_daemonset_plan import bound, mixed_pods, on_node, the
 from unit.planner.test_plan_groups import cluster, group, member
 
@@ -306,6 +322,43 @@ def test_a_late_plan_violates_no_budget_that_it_left_whole() -> None:
     for around, one in ((AROUND, offer()), (late, offer(violating=offered([("n1", "a")])))):
         order = as_a(Accepted, judged(request, full, around, one)).order
         assert order.pdb_violations == 1
+
+
+def test_a_late_plan_for_a_group_holds_while_its_budgets_leave_as_much() -> None:
+    web = {"app": "web"}
+    late = changed(AROUND, now=NOW + timedelta(seconds=20), nominated=MEMBERS)
+    request = group_commit("a", "b", store_by=late.now + timedelta(seconds=5))
+
+    def seen(allowed: int) -> Snapshot:
+        pods = [
+            make_pod("a", "n1", size=XL, start=2, labels=web),
+            make_pod("b", "n2", size=XL, start=1, labels=web),
+        ]
+        members = (member("train", uid, "", L, priority=HIGH) for uid in MEMBERS)
+        return gang(*pods, *members, budgets=[make_budget("web", web, allowed)])
+
+    asked = GangQuestion("default/train", (GangClass(ask(seen(1).pods["m1"]), 2),), 2)
+    plan = as_a(GangPlan, plan_gang(seen(1), asked, NOW))
+    violating = [("", one.pod.uid) for one in plan.victims if one.pdb_violating]
+    one = group_offer(violating=offered(violating))
+
+    assert violating == [("", "b")], "node by node, though b runs for longer"
+    assert as_a(Accepted, group_judged(request, seen(1), late, one)).order.pdb_violations == 1
+    assert reason(group_judged(request, seen(0), late, one)) == "budget-spent"
+
+
+def test_a_late_plan_holds_where_a_unit_violates_a_budget_as_planned() -> None:
+    web = {"app": "web"}
+    late = changed(AROUND, now=NOW + timedelta(seconds=20))
+    request = commit("a", "b", store_by=late.now + timedelta(seconds=5))
+    pods = [PREEMPTOR, *(member("train", uid, node, labels=web) for uid, node in (("a", "n1"), ("b", "n2")))]
+    one = offer(violating=offered([("n1", "a")]))
+
+    def seen(allowed: int) -> Snapshot:
+        return cluster([group("train")], pods, budgets=[make_budget("web", web, allowed)])
+
+    assert as_a(Accepted, judged(request, seen(1), late, one)).order.pdb_violations == 1
+    assert reason(judged(request, seen(0), late, one)) == "budget-spent"
 
 
 def test_any_pod_of_a_hard_budget_may_be_chosen_but_no_more_than_it_allows() -> None:

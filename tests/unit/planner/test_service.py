@@ -469,7 +469,7 @@ async def test_only_in_mode_enforce_a_plan_offers_what_may_be_evicted() -> None:
     assert (offer.decision_id, offer.preemptor_uid) == (asked.decision_id, offer.preemptor_uid)
     assert offer.lacks("n1", ["a"]) == ""
     assert offer.lacks("n1", ["b"]) == "b"
-    assert offer.newly_violating("n1", ["a"]) == "a"
+    assert offer.keeping_budgets("n1", ["a"]) == ["a"]
 
 
 async def test_a_plan_offers_by_name_what_violates_a_budget() -> None:
@@ -483,4 +483,4 @@ async def test_a_plan_offers_by_name_what_violates_a_budget() -> None:
     world.planner.seal = seal
     await world.ask()
 
-    assert [sealed[0].newly_violating("n1", [uid]) for uid in ("a", "b")] == ["", "b"]
+    assert sealed[0].keeping_budgets("n1", ["a", "b"]) == ["b"]

@@ -8,7 +8,7 @@ the commit as it was.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Annotated, Final, Literal
 
@@ -79,11 +79,11 @@ class Offer(Message, frozen=True):
 
     def lacks(self, node: str, uids: Iterable[str]) -> str:
         """Return the first of some pods that was not offered for a node; empty where all were."""
-        return _lacking(self.pods, node, uids)
+        return next(_not_among(self.pods, node, uids), "")
 
-    def newly_violating(self, node: str, uids: Iterable[str]) -> str:
-        """Return the first of some pods for a node that was not said to violate a budget; empty for none."""
-        return _lacking(self.violating, node, uids)
+    def keeping_budgets(self, node: str, uids: Iterable[str]) -> list[str]:
+        """Return those of some pods for a node that were not said to violate a budget."""
+        return [*_not_among(self.violating, node, uids)]
 
 
 def offered(pods: Iterable[tuple[str, str]]) -> str:
@@ -91,10 +91,10 @@ def offered(pods: Iterable[tuple[str, str]]) -> str:
     return b"".join(_digest(node, uid) for node, uid in dict.fromkeys(pods)).hex()
 
 
-def _lacking(pods: str, node: str, uids: Iterable[str]) -> str:
+def _not_among(pods: str, node: str, uids: Iterable[str]) -> Iterator[str]:
     known = bytes.fromhex(pods)
     digests = {known[at : at + _DIGEST_BYTES] for at in range(0, len(known), _DIGEST_BYTES)}
-    return next((uid for uid in uids if _digest(node, uid) not in digests), "")
+    return (uid for uid in uids if _digest(node, uid) not in digests)
 
 
 def _digest(node: str, uid: str) -> bytes:

@@ -35,6 +35,7 @@ from makeway.core.policy.mode import Mode
 from makeway.planner.commit.removable import chosen_for_daemonset, removable_pods
 from makeway.planner.orders.pledges import LASTS
 from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.constraints.budgets import debits
 from makeway.planner.plan.naming import as_placement, as_victim
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.terminating import overdue_at
@@ -308,8 +309,7 @@ def _victims(
         facts, closes = facts_for_evictors(pod, versions.get(pod.uid, "")), offer.closing.get(pod.uid)
         found = as_victim(pod, one.rule, pdb_violating=one.pdb_violating, unit=one.unit)
         victims.append(replace(found, facts=facts, closes=closes))
-    violating = (one.uid for one in victims if one.pdb_violating)
-    if offer.at + LASTS < around.now and (newly := offer.newly_violating(node, violating)):
+    if offer.at + LASTS < around.now and (newly := _newly_violating(snapshot, commit, offer, around, going)):
         message = f"a budget that the plan left whole has no room for pod {newly} any more"
         return Void(reason="budget-spent", message=message)
     for unit in {unit.number: unit for pod in going if (unit := unit_of(pod))}.values():
@@ -319,6 +319,21 @@ def _victims(
                 message = f"pod {_name(other)} belongs to {unit.key}, which is evicted whole or not at all"
                 return Void(reason="unit-incomplete", message=message)
     return tuple(victims)
+
+
+def _newly_violating(
+    snapshot: Snapshot, commit: CommitRequest, offer: Offer, around: Circumstances, going: Iterable[PodRecord]
+) -> str:
+    """Return the UID of a victim that violates a budget which the plan left whole; empty for none.
+
+    Those that were said to violate none are counted by themselves: with the others, which ones are beyond a
+    budget depends on the order, and a plan counts node by node, and a unit at once.
+    """
+    kept = offer.keeping_budgets(commit.node, (one.uid for one in going))
+    charges = [{number: 1} if (number := snapshot.budget_set(uid)) else {} for uid in kept]
+    taken = debits(snapshot, (*around.in_flight, *around.leaving))
+    violations = snapshot.budgets.violations(charges, taken)
+    return next((uid for uid, many in zip(kept, violations, strict=True) if many), "")
 
 
 def _nominations(commit: CommitRequest, snapshot: Snapshot, around: Circumstances) -> tuple[Placement, ...]:
