@@ -109,19 +109,28 @@ func NewLate(most int) *Late {
 func (l *Late) Keep(uid types.UID, namespace string, asked *Asked, of string, span tracing.Span) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, there := l.of[uid]; !there {
-		left := l.most - len(l.of)
-		for _, one := range l.of {
-			if one.namespace == namespace {
-				left--
-			}
-		}
-		if left <= 0 {
-			return false
-		}
+	if _, there := l.of[uid]; !there && !l.room(namespace) {
+		return false
 	}
 	l.of[uid] = lateOne{Asked: asked, namespace: namespace, of: of, span: span}
 	return true
+}
+
+// Room reports whether a question about one more preemptor of a namespace would be kept. O(questions).
+func (l *Late) Room(namespace string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.room(namespace)
+}
+
+func (l *Late) room(namespace string) bool {
+	left := l.most - len(l.of)
+	for _, one := range l.of {
+		if one.namespace == namespace {
+			left--
+		}
+	}
+	return left > 0
 }
 
 // Span is that of the attempt whose question is kept; zero where none is.

@@ -156,7 +156,11 @@ func (pl *MakeWay) mayPrefetch(pod *v1.Pod) bool {
 	if until, _ := pl.engine.delayedUntil(pod); !until.IsZero() {
 		return false
 	}
-	breaker, _ := pl.engine.planner.Pods.Current()
+	planner := pl.engine.planner
+	if planner.Pods.Takes() > planner.Least && !planner.Late.Room(pod.Namespace) {
+		return false
+	}
+	breaker, _ := planner.Pods.Current()
 	return breaker == telemetry.Closed && !pl.engine.remembers(pod.UID)
 }
 
@@ -232,6 +236,10 @@ func (p *preemptor) awaitReply(ctx context.Context, asked *ask.Asked, begin func
 	if asked == nil {
 		asked = kept
 	}
+	if asked == nil && p.wouldBeDropped() {
+		p.dropped()
+		return nil, ask.ErrLate
+	}
 	if asked == nil {
 		asked = ask.NewAsked(uint64(p.engine.memory.Retries.Now()))
 		exchange, err := begin()
@@ -261,12 +269,22 @@ func (p *preemptor) awaitReply(ctx context.Context, asked *ask.Asked, begin func
 // keep keeps a question for the preemptor's next cycle.
 func (p *preemptor) keep(asked *ask.Asked) {
 	if p.kept = p.engine.planner.Late.Keep(p.uid, p.one().Namespace, asked, p.about, p.span); !p.kept {
-		latePlans.WithLabelValues(lateDropped).Inc()
-		p.engine.planner.Late.Unused(p.pods[0].Namespace, p.engine.clock.Now())
-		p.engine.memory.Retries.PlanUnavailable(p.one(), time.Time{})
+		p.dropped()
 		return
 	}
 	goroutines.GoRecovered(p.engine.life, "late", func(ctx context.Context) { p.follow(ctx, asked) })
+}
+
+// wouldBeDropped reports whether an answer would come too late for this cycle, and there is no room to keep it for the next.
+func (p *preemptor) wouldBeDropped() bool {
+	return !p.away && p.breaker.Takes() > p.patience && !p.engine.planner.Late.Room(p.pods[0].Namespace)
+}
+
+// dropped has the preemptor tried again later, since too many answers are kept already.
+func (p *preemptor) dropped() {
+	latePlans.WithLabelValues(lateDropped).Inc()
+	p.engine.planner.Late.Unused(p.pods[0].Namespace, p.engine.clock.Now())
+	p.engine.memory.Retries.PlanUnavailable(p.one(), time.Time{})
 }
 
 // follow has the preemptor tried again when the answer comes, and lets go of the answer when it is no longer of use. It does so again and

@@ -312,6 +312,23 @@ func TestAPodThatALateAnswerRefusesIsTriedAgain(t *testing.T) {
 	}
 }
 
+func TestAPodIsNotAskedAboutWhereItsAnswerWouldBeLateAndNotBeKept(t *testing.T) {
+	for took, asked := range map[time.Duration]int{time.Millisecond: 1, time.Minute: 0} {
+		w, p, _ := simple(t, setup{}, nil)
+		w.plugin.engine.planner.Late = ask.NewLate(0)
+		w.plugin.engine.planner.Pods.Took(took)
+
+		_, status := w.cycle(p)
+
+		if got := len(w.bus.planRequests()); got != asked {
+			t.Errorf("answers take %s: asked %d times, want %d", took, got, asked)
+		}
+		if asked == 0 && (status.Code() != fwk.UnschedulableAndUnresolvable || w.plugin.engine.memory.Retries.Count() != 1) {
+			t.Errorf("status %v, %d pods are tried again", status, w.plugin.engine.memory.Retries.Count())
+		}
+	}
+}
+
 func TestACycleWaitsAsLongAsAnotherOneWouldCost(t *testing.T) {
 	const filters, least, most = 30 * time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond
 	w, _, _ := simple(t, setup{leastWait: least}, nil)

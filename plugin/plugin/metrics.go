@@ -49,7 +49,7 @@ var (
 		"Plans that were asked for while the filters ran, by what became of them: used, changed (other nodes may help than was expected; asked again), unneeded (the pod fits, or could not preempt).", "result")
 
 	latePlans = telemetry.CounterVec("makeway_scheduler_late_plans_total",
-		"Plans that had not come when their cycle ended, which waits as long as its filters took, by what became of them: used (in the preemptor's next cycle), outdated (the pod, its group, its mode or the policy had changed), expired (30 s over), lost (no answer came), dropped (too many were kept).", "result")
+		"Plans that had not come when their cycle ended, which waits as long as its filters took, by what became of them: used (in the preemptor's next cycle), outdated (the pod, its group, its mode or the policy had changed), expired (30 s over), lost (no answer came), dropped (too many were kept; also those that were not asked for since they would have come late).", "result")
 
 	verificationDuration = telemetry.Histogram("makeway_scheduler_verification_duration_seconds",
 		"How long verifying the candidates of one plan with the scheduler's filters took.", telemetry.Latency())
