@@ -60,6 +60,7 @@ type pendingRetry struct {
 	failures      int  // how often in a row no plan could be had
 	atOnce        bool // its time counts however lately it was activated
 	turn          bool // it is due since an order has ended
+	turns         int  // that it has had since it last came to a cycle
 }
 
 // compare orders pods: of one priority those first that were activated never, or longest ago, then older, then by UID. So pods that are due
@@ -85,7 +86,7 @@ func (p *pendingRetry) again() bool { return p.failures > 0 || p.atOnce }
 
 // waitUntil has time alone help.
 func (p *pendingRetry) waitUntil(at time.Time) {
-	p.at, p.dependsOn, p.due, p.turn = at, nil, false, false
+	p.at, p.dependsOn, p.due, p.turn, p.turns = at, nil, false, false, 0
 }
 
 // Retries remembers refused pods by UID and says when to try which again. It calls nothing of the
@@ -126,7 +127,8 @@ func (r *Retries) Refuse(pod wire.PodRef, asked Moment, at time.Time, dependsOn 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	entry := r.entry(pod)
-	entry.at, entry.dependsOn, entry.due, entry.turn, entry.failures, entry.atOnce = at, dependsOn, r.changedSince(asked, dependsOn), false, 0, false
+	entry.waitUntil(at)
+	entry.dependsOn, entry.due, entry.failures, entry.atOnce = dependsOn, r.changedSince(asked, dependsOn), 0, false
 	r.shrink()
 }
 
@@ -279,13 +281,14 @@ func (r *Retries) OrderEnded(namespace string, carried bool) {
 }
 
 // giveTurn has the first pod that waits for room in the limit of orders be due, of those for which one of a namespace's orders,
-// or any, had to end. So no more are activated than there is room for. Where it makes no use of that, the others wait for the next end of an
-// order, or for the times of their refusals. O(pods).
+// or any, had to end; who has come to no cycle since its last turn comes after others, however important it is. So no more are activated
+// than there is room for. Where it makes no use of that, the others wait for the next end of an order, or for the times of their refusals.
+// O(pods).
 func (r *Retries) giveTurn(namespace string) {
 	var first *pendingRetry
 	for _, entry := range r.pods {
 		of, waits := entry.limited()
-		if waits && !entry.turn && (of == "" || of == namespace) && (first == nil || entry.compare(first) < 0) {
+		if waits && !entry.turn && (of == "" || of == namespace) && (first == nil || cmp.Or(cmp.Compare(entry.turns, first.turns), entry.compare(first)) < 0) {
 			first = entry
 		}
 	}
@@ -340,6 +343,9 @@ func (r *Retries) Due(most int, turns bool) (pods []wire.PodRef) {
 	for _, entry := range due[:min(len(due), most)] {
 		if timeCame(entry) {
 			entry.at = time.Time{}
+		}
+		if entry.turn {
+			entry.turns++
 		}
 		entry.due, entry.turn, entry.lastActivated = false, false, now
 		if !entry.again() && len(entry.dependsOn) == 0 {

@@ -128,6 +128,31 @@ func TestATurnThatIsNotUsedIsTheNextPodsWithTheNextOrderThatEnds(t *testing.T) {
 	}
 }
 
+func TestAnImportantPodThatComesToNoCycleTakesOneTurnAsOthersDo(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Now())
+	r, pod := retriesOf(now)
+	stuck, others := pod("a", 1, 9), []wire.PodRef{pod("b", 2, 1), pod("b", 3, 1)}
+	for _, p := range append(others, stuck) {
+		r.Refuse(p, r.Now(), now.Now().Add(time.Hour), limitOf(""))
+	}
+	turn := func() []wire.PodRef {
+		r.OrderEnded("", false)
+		return r.Due(RetryBurst, true)
+	}
+
+	for i, want := range []wire.PodRef{stuck, others[0], others[1], stuck} {
+		if due := turn(); !slices.Equal(due, []wire.PodRef{want}) {
+			t.Errorf("turn %d: %v, want %v", i, due, want)
+		}
+	}
+
+	r.Refuse(others[0], r.Now(), now.Now().Add(time.Hour), limitOf(""))
+	r.Refuse(stuck, r.Now(), now.Now().Add(time.Hour), limitOf(""))
+	if due := turn(); !slices.Equal(due, []wire.PodRef{stuck}) {
+		t.Errorf("after a cycle: %v", due)
+	}
+}
+
 func TestPodsOfANamespaceThatHasItsShareWaitForItsOwnOrders(t *testing.T) {
 	now := testclock.NewFakePassiveClock(time.Now())
 	r, pod := retriesOf(now)
