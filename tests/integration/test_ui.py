@@ -1,6 +1,7 @@
 """The page against a real API server and NATS: on localhost, and in a cluster for users with a token."""
 
 import asyncio
+import json
 import re
 import socket
 import sys
@@ -46,6 +47,19 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
+async def entries(client: aiohttp.ClientSession, address: str, token: str) -> list[dict[str, Any]]:
+    """Return what the page lists at first."""
+    found: list[dict[str, Any]] = []
+    async with client.get(f"{address}/api/events", headers={"Authorization": f"Bearer {token}"}) as response:
+        async for line in response.content:
+            if line.startswith(b"data: "):
+                changes = json.loads(line.removeprefix(b"data: "))
+                found += changes["entries"]
+                if not changes["more"]:
+                    break
+    return found
+
+
 async def asked(client: aiohttp.ClientSession, url: str, token: str = "") -> tuple[int, Any]:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
@@ -71,16 +85,16 @@ async def test_on_localhost_it_shows_a_preemption_that_has_just_been(space: Spac
         await space.until_gone("low")
 
         async def told() -> dict[str, Any]:
-            _, page = await asked(client, f"{address}/api/timeline", token)
-            for entry in page["entries"]:
+            found = await entries(client, address, token)
+            for entry in found:
                 pod = entry.get("namespace"), entry.get("name"), entry["result"]
                 if pod == (space.namespace, "urgent", "succeeded"):
                     return dict(entry)
-            raise NotYet(str(page["entries"][:3]))
+            raise NotYet(str(found[:3]))
 
         entry = await until("the page tells of it", told, seconds=60)
         assert [one["name"] for one in entry["victims"]] == ["low"]
-        assert (await asked(client, f"{address}/api/timeline"))[0] == 401
+        assert (await asked(client, f"{address}/api/events"))[0] == 401
         status, grid = await asked(client, f"{address}/api/cluster", token)
         assert (status, entry["node"] in grid["names"]) == (200, True)
         status, story = await asked(client, f"{address}/api/story?what={entry['orderId']}", token)

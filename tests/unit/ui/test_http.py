@@ -38,7 +38,7 @@ async def test_without_the_token_nothing_is_shown(
     page: tuple[MadeUpPage, str], client: aiohttp.ClientSession
 ) -> None:
     _, address = page
-    paths = [*VIEWS, "/api/now", "/api/timeline", "/api/events", "/api/cluster", "/api/queues"]
+    paths = [*VIEWS, "/api/now", "/api/events", "/api/cluster", "/api/queues"]
     for path in paths:
         assert (await got(client, f"{address}{path}"))[0] == 401, path
         assert (await got(client, f"{address}{path}", Authorization="Bearer wrong"))[0] == 401, path
@@ -233,8 +233,8 @@ async def test_changes_come_as_events_and_so_many_browsers_at_once(
     made_up, address = page
     monkeypatch.setattr(app_module, "MOST_STREAMS", 1)
     revision = made_up.reader.timeline.revision
-    url = f"{address}/api/events?revision={revision - 1}"
-    async with client.get(url, headers=BEARER) as stream:
+    url = f"{address}/api/events"
+    async with client.get(url, headers={**BEARER, "Last-Event-ID": f"{revision - 1}"}) as stream:
         assert stream.headers["Content-Type"].startswith("text/event-stream")
         found = b""
         while b"event: changes" not in found:
@@ -246,7 +246,7 @@ async def test_changes_come_as_events_and_so_many_browsers_at_once(
     status, text = 503, ""
     while status == 503 and asyncio.get_running_loop().time() < until:
         await asyncio.sleep(0.2)  # until it is seen that the browser has gone
-        status, text = await got(client, f"{address}/api/events?revision=999999", **BEARER)
+        status, text = await got(client, url, **BEARER, **{"Last-Event-ID": "999999"})
     assert text.endswith("event: reset\ndata: {}\n\n")
 
 

@@ -100,18 +100,16 @@ def test_the_oldest_are_forgotten_and_a_reader_that_is_too_far_behind_begins_ane
     assert not timeline.since(timeline.revision, 10).reset
 
 
-def test_pages_go_from_the_newest_to_the_oldest_without_a_gap() -> None:
+def test_a_reader_that_has_nothing_gets_all_from_the_newest_to_the_oldest() -> None:
     timeline = Timeline()
     for number in range(7):
         timeline.add(refusal(number, uid=f"uid-{number}"), NOW)  # type: ignore[arg-type]
 
-    first = timeline.page(0, 3)
-    second = timeline.page(first.before, 3)
-    third = timeline.page(second.before, 3)
+    *pieces, last = timeline.whole(3)
 
-    found = [entry.key for page in (first, second, third) for entry in page.entries]
-    assert found == [f"dec-{number}" for number in range(6, -1, -1)]
-    assert (first.revision, third.before) == (timeline.revision, 0)
+    assert [entry.key for one in pieces for entry in one.entries] == [f"dec-{n}" for n in range(6, -1, -1)]
+    assert [(one.revision, len(one.entries)) for one in pieces] == [(0, 3), (0, 3), (0, 1)]
+    assert (last.revision, last.entries, last.more) == (timeline.revision, (), False)
 
 
 def test_what_a_message_says_never_decides_how_much_is_kept_of_it() -> None:
@@ -138,12 +136,12 @@ def test_a_reader_learns_that_all_was_read_only_with_the_last_of_it() -> None:
     timeline = Timeline()
     timeline.add(refusal(1), NOW)  # type: ignore[arg-type]
     before = timeline.revision
-    assert not timeline.page(0, 10).loaded
+    assert not any(one.loaded for one in timeline.whole(10))
 
     timeline.add(refusal(2, uid="uid-2"), NOW)  # type: ignore[arg-type]
     timeline.complete()
 
-    assert timeline.page(0, 10).loaded
+    assert [one.loaded for one in timeline.whole(1)] == [False, False, True]
     first = timeline.since(0, 1)
     assert (first.more, first.loaded) == (True, False)
     assert timeline.since(before, 10).loaded

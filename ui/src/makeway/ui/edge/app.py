@@ -31,10 +31,11 @@ from makeway.ui.edge.cluster import BusyError
 from makeway.ui.edge.gate import MOST_TOKEN, Admission, Gate, NoAnswerError, Sessions
 from makeway.ui.edge.guard import App, Guard, TooLargeError
 from makeway.ui.edge.sources import NotThereError, Sources
+from makeway.ui.model.timeline import Changes
 
 VIEWS: Final = ("/", "/timeline", "/story", "/cluster", "/queues", "/observe", "/simulate")
 LIVE: Final = "/livez"
-MOST_STREAMS: Final = 32
+MOST_STREAMS: Final = 64
 """Browsers that are told of changes at once."""
 
 _PAGE: Final = 500
@@ -70,7 +71,6 @@ def page_app(site: Site, sources: Sources) -> App:
     api: Mapping[str, Endpoint] = {
         "/api/session": page.session,
         "/api/now": page.now,
-        "/api/timeline": page.timeline,
         "/api/events": page.events,
         "/api/story": page.story,
         "/api/cluster": page.cluster,
@@ -203,19 +203,16 @@ class _Page:
         """Who answers, and whether pods are evicted now."""
         return json_answer(self._sources.now())
 
-    async def timeline(self, request: Request) -> Response:
-        """A page of entries, the newest first."""
-        before = _number(request.query_params.get("before", "0"))
-        return json_answer(self._sources.reader.timeline.page(before, _PAGE))
-
     async def events(self, request: Request) -> Response:
-        """Tell what changes since a revision, as server-sent events, as long as the browser listens."""
+        """Send all entries, and what changes, as server-sent events, as long as the browser listens.
+
+        A browser that has a revision already gets what has changed since.
+        """
         if self._streams >= MOST_STREAMS:
-            busy = f"{MOST_STREAMS} pages are open already; this one does not follow what happens."
+            busy = f"{MOST_STREAMS} pages are open already; this one has no timeline."
             return failed(HTTPStatus.SERVICE_UNAVAILABLE, busy, {"Retry-After": "30"})
-        start = request.headers.get("last-event-id") or request.query_params.get("revision", "0")
         return StreamingResponse(
-            self._changes(request, _number(start)),
+            self._changes(request, _number(request.headers.get("last-event-id", ""))),
             media_type="text/event-stream",
             headers={"X-Accel-Buffering": "no"},
         )
@@ -225,6 +222,9 @@ class _Page:
         try:
             reader = self._sources.reader
             yield b"retry: 3000\n\n"
+            for changes in reader.timeline.whole(_EVENTS_AT_ONCE) if not revision else ():
+                revision = changes.revision
+                yield _event(changes)
             while (await self._still(request)).admitted:
                 changes = reader.timeline.since(revision, _EVENTS_AT_ONCE)
                 if changes.reset:
@@ -232,7 +232,7 @@ class _Page:
                     return
                 if changes.revision != revision:
                     revision = changes.revision
-                    yield b"id: %d\nevent: changes\ndata: %s\n\n" % (revision, msgspec.json.encode(changes))
+                    yield _event(changes)
                 if changes.more:
                     continue
                 for _ in range(_LOOKS):
@@ -310,6 +310,10 @@ async def _answered(endpoint: Endpoint, request: Request) -> Response:
         return failed(HTTPStatus.BAD_GATEWAY, str(error))
     except (msgspec.DecodeError, ValueError) as error:
         return failed(HTTPStatus.BAD_REQUEST, str(error))
+
+
+def _event(changes: Changes) -> bytes:
+    return b"id: %d\nevent: changes\ndata: %s\n\n" % (changes.revision, msgspec.json.encode(changes))
 
 
 def _view(request: Request) -> str:

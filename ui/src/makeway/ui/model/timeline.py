@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from datetime import datetime
-from itertools import islice
 from typing import Final
 
 import msgspec
@@ -40,18 +39,6 @@ class Changes(msgspec.Struct, frozen=True, rename="camel"):
     removed: tuple[str, ...] = ()
     more: bool = False
     reset: bool = False
-
-
-class TimelinePage(msgspec.Struct, frozen=True, rename="camel"):
-    """Entries, those that changed last first. `before`: of the next page; 0 where this is the last.
-
-    loaded: as in `Changes`.
-    """
-
-    revision: int
-    loaded: bool
-    entries: tuple[Entry, ...]
-    before: int
 
 
 class Timeline:
@@ -97,6 +84,13 @@ class Timeline:
         """Return all entries, those that changed last first."""
         return reversed(self._entries.values())
 
+    def whole(self, most: int) -> Iterator[Changes]:
+        """Return all entries for a reader that has none, in pieces, those that changed last first."""
+        entries, revision, loaded = tuple(self.entries()), self.revision, self.loaded
+        for start in range(0, len(entries), most):
+            yield Changes(0, loaded=False, entries=entries[start : start + most], more=True)
+        yield Changes(revision, loaded)
+
     def since(self, revision: int, most: int) -> Changes:
         """Return what has changed since a revision, at most so many entries. O(what is returned)."""
         if revision > self.revision or revision < self._oldest:
@@ -112,13 +106,6 @@ class Timeline:
         removed = [key for at, key in _newest(self._removed, revision) if at <= upto]
         more = upto < self.revision
         return Changes(upto, self.loaded and not more, tuple(chosen), tuple(reversed(removed)), more=more)
-
-    def page(self, before: int, most: int) -> TimelinePage:
-        """Return a page of entries that last changed before a revision; 0: from the newest on. O(entries)."""
-        found = (one for one in self.entries() if not before or one.revision < before)
-        page = list(islice(found, most + 1))
-        more, page = len(page) > most, page[:most]
-        return TimelinePage(self.revision, self.loaded, tuple(page), page[-1].revision if more else 0)
 
     def _renew(self, key: str, now: datetime) -> None:
         row = self._history.row(key, now)

@@ -1,6 +1,6 @@
-// The timeline in the browser: loaded page by page, then kept as the server tells of changes. Bounded.
+// The timeline in the browser: all of it comes in pieces, then what changes. Bounded.
 
-import { ask, pause } from './net.js';
+import { ask } from './net.js';
 
 const MOST = 10_500;
 const TELL_MILLISECONDS = 250;
@@ -44,39 +44,17 @@ export class Store {
     return this.sorted;
   }
 
-  async start() {
-    try {
-      this.entries.clear();
-      let before = 0;
-      let revision = null;
-      let loaded = false;
-      do {
-        const page = await ask('/api/timeline', { before });
-        revision ??= page.revision;
-        loaded = page.loaded;
-        const first = !before;
-        page.entries.forEach((entry) => this.put(entry));
-        before = page.before;
-        if (first) this.tell();
-        await pause();
-      } while (before);
-      this.loaded = loaded;
-      this.tell();
-      this.follow(revision);
-    } catch (error) {
-      this.say(error.status === 401 ? 'logged out' : 'disconnected');
-      setTimeout(() => this.start(), AGAIN_MILLISECONDS);
-    }
-  }
-
-  follow(revision) {
-    const source = new EventSource(`/api/events?revision=${revision}`);
+  start() {
+    this.entries.clear();
+    const source = new EventSource('/api/events');
     source.onopen = () => this.say('connected');
     source.addEventListener('changes', (event) => this.take(JSON.parse(event.data)));
     source.addEventListener('reset', () => { source.close(); this.start(); });
-    source.onerror = () => {
+    source.onerror = async () => {
       this.say('disconnected');
-      if (source.readyState === EventSource.CLOSED) setTimeout(() => this.start(), AGAIN_MILLISECONDS);
+      if (source.readyState !== EventSource.CLOSED) return;
+      setTimeout(() => this.start(), AGAIN_MILLISECONDS);
+      await ask('/api/session').catch((error) => { if (error.status === 401) this.say('logged out'); });
     };
   }
 
