@@ -201,7 +201,7 @@ def test_beyond_its_bound_the_eldest_plan_is_given_up_without_a_pair() -> None:
     assert pairing.expect(plan("one more")) == []
 
     assert len(pairing) == MOST_WAITING
-    assert not pairing.waits_for("P0", after(0))
+    assert pairing.waiting("P0", after(0)) is None
 
 
 STEPS = st.lists(

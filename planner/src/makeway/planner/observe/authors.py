@@ -8,7 +8,6 @@ which asks the ledger.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from makeway.core.k8s.authorship import EVICTOR
@@ -17,21 +16,6 @@ from makeway.planner.orders.ledger import Ledger
 
 MOST_HELD: Final = 10_000
 """Marks that are held; one more is passed over."""
-
-
-@dataclass(frozen=True, slots=True)
-class SeenMark:
-    """A mark as it was seen: `seen`, on the monotonic clock. `for_group`: it says that it is for one."""
-
-    evicted: Evicted
-    for_group: bool
-    writers: frozenset[str]
-    seen: float
-
-    @property
-    def uid(self) -> str:
-        """UID of the pod that carries it."""
-        return self.evicted.gone.uid
 
 
 def author(writers: frozenset[str], *, named: bool, read: bool) -> Literal["makeway", "others", "undecided"]:
@@ -50,24 +34,24 @@ class Authors:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._held: dict[str, SeenMark] = {}
+        self._held: dict[str, Evicted] = {}
 
     def __len__(self) -> int:
         """How many marks are held."""
         return len(self._held)
 
-    def take(self, mark: SeenMark) -> bool:
+    def take(self, mark: Evicted) -> bool:
         """Take in a mark; report whether there was room for it."""
         if len(self._held) >= MOST_HELD:
             return False
-        self._held[mark.uid] = mark
+        self._held[mark.gone.uid] = mark
         return True
 
     def withdraw(self, uid: str) -> None:
         """Forget the mark of a pod that carries none any more."""
         self._held.pop(uid, None)
 
-    def of_others(self) -> list[SeenMark]:
+    def of_others(self) -> list[Evicted]:
         """Return the marks that turn out to be others', each once, and forget makeway's. O(marks held)."""
         found = []
         for uid, mark in list(self._held.items()):

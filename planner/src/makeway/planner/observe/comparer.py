@@ -22,7 +22,6 @@ from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.pod_groups import group_of
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import SelectorError
-from makeway.core.recent import Recent
 from makeway.planner.observe.comparing import Observed, comparison, expected, observed
 from makeway.planner.observe.loops import by_owner
 from makeway.planner.observe.pairing import (
@@ -71,7 +70,6 @@ class Comparer:
         self._cache = PlanCache()
         most = MOST_GROUPS if self.of_groups else MOST_WAITING
         self.pairing = Pairing(anywhere=self.of_groups, most=most, served=self.served)
-        self._observed = Recent[str, Observed](most)
 
     def expect(self, decision: Decision, now: datetime) -> list[Comparison]:
         """Take a decision that was made in mode `observe`; return what that concludes.
@@ -84,8 +82,8 @@ class Comparer:
         nominated = [pod for pod in asked if pod.status.nominated_node_name and not pod.spec.node_name]
         for pod in () if self.of_groups else nominated:
             self.put(pod, now)
-        waiting = self._observed.get(key) if self.pairing.waits_for(key, decision.at) else None
-        if waiting is not None and waiting.certainty is not None and not nominated:
+        waiting = self.pairing.waiting(key, decision.at)
+        if waiting is not None and waiting.kept.certainty is not None and not nominated:
             return []
         return self._expect(observed(self.snapshot, decision), now)
 
@@ -114,7 +112,7 @@ class Comparer:
         `nominated`, `in_flight`: as of `planning_unasked`. Nothing where its plan is late, or the snapshot is
         not complete.
         """
-        if self.pairing.waits_for(seen.key, seen.at) or self.unsynced():
+        if self.pairing.waiting(seen.key, seen.at) or self.unsynced():
             return []
         began = time.perf_counter()
 
@@ -164,16 +162,13 @@ class Comparer:
         return record.priority, sum(pod is not None and not pod.node and not pod.terminating for pod in known)
 
     def _expect(self, seen: Observed, now: datetime) -> list[Comparison]:
-        plan = expected(self.snapshot, seen.decision)
-        found = self._concluded(self.pairing.expect(plan, asked=seen.certainty is None), now)
-        self._observed[plan.key] = seen
-        return found
+        plan = expected(self.snapshot, seen)
+        return self._concluded(self.pairing.expect(plan, asked=seen.certainty is None), now)
 
     def _concluded(self, pairs: Iterable[ComparedPair], now: datetime) -> list[Comparison]:
         found = []
         for pair in pairs:
-            if (seen := self._observed.pop(pair.expected.key, None)) is None:
-                continue
+            seen: Observed = pair.expected.kept
             preemptor = min((one.preemptor for one in seen.decision.question.each), key=by_owner)
             for mark in pair.evicted:
                 self.preempted(preemptor, mark.pod, mark.at, mark.scheduler)

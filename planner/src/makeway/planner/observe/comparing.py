@@ -100,9 +100,9 @@ def observed(snapshot: Snapshot, decision: Decision, certainty: Certainty | None
     return Observed(decision, own, lost_work, ranked, certainty)
 
 
-def expected(snapshot: Snapshot, decision: Decision) -> Expected:
+def expected(snapshot: Snapshot, seen: Observed) -> Expected:
     """Return what pairing needs to know of a decision. O(budgets + candidates)."""
-    asked, result = decision.asked, decision.result
+    decision, asked, result = seen.decision, seen.decision.asked, seen.decision.result
     taken = debits_before(snapshot, asked.leaving | asked.in_flight.keys(), asked.allowed_before)
     budgets = (snapshot.budgets.get(key) for key in snapshot.budgets.keys())  # noqa: SIM118 - no mapping
     victims: dict[str, frozenset[str]] = {}
@@ -118,6 +118,7 @@ def expected(snapshot: Snapshot, decision: Decision) -> Expected:
         at=decision.at,
         victims=victims,
         allowed={one.key: one.allowed - taken.get(one.key, 0) for one in budgets if one is not None},
+        kept=seen,
     )
 
 

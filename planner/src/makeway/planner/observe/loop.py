@@ -26,7 +26,7 @@ from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.recent import Recent
 from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.observe.authors import Authors, SeenMark
+from makeway.planner.observe.authors import Authors
 from makeway.planner.observe.comparer import Comparer
 from makeway.planner.observe.comparing import gone
 from makeway.planner.observe.loops import A, PreemptionLoops, by_owner, hold_back, owner_of
@@ -176,7 +176,7 @@ class ObserveLoop:
         if not len(self._authors):
             return
         for mark in self._authors.of_others():
-            (self._gangs if mark.for_group else self._pods).pairing.evicted(mark.evicted)
+            (self._gangs if mark.for_group else self._pods).pairing.evicted(mark)
         self._plan_for(self._pods.unasked(self.now(), anew=True))
 
     # What runs.
@@ -231,12 +231,15 @@ class ObserveLoop:
             pod = pod_record(item)
         except QuantityError:
             return  # the snapshot's own feed says so
-        gone_now, revision = gone(self.snapshot, pod), self.snapshot.revision
-        mark = SeenMark(
-            Evicted(pod, gone_now, scheduler, self.now(), revision),
+        mark = Evicted(
+            pod,
+            gone(self.snapshot, pod),
+            scheduler,
+            self.now(),
+            self.snapshot.revision,
+            seen=time.monotonic(),
             for_group=preempted_for_group(item),
             writers=writers_of_mark(item),
-            seen=time.monotonic(),
         )
         if not self._authors.take(mark):
             self.metrics.comparison_records.labels("dropped").inc()

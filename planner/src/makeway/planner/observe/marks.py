@@ -13,8 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import datetime
-from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 from makeway.core.comparison import BudgetKey, RemovedPod
 from makeway.planner.snapshot.records import PodRecord
@@ -32,7 +31,8 @@ _NONE: Final[Set[str]] = frozenset()
 class Evicted:
     """A pod that was marked for preemption, as it was seen; `scheduler`: who the mark says it was.
 
-    `revision`: the snapshot's when the mark was seen.
+    `revision`: the snapshot's when the mark was seen; `seen`: when that was, on the monotonic clock.
+    `for_group`: the mark says that it is for one. `writers`: field managers that wrote it.
     """
 
     pod: PodRecord
@@ -40,6 +40,9 @@ class Evicted:
     scheduler: str
     at: datetime
     revision: int = 0
+    seen: float = 0.0
+    for_group: bool = False
+    writers: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class Expected:
 
     `key`: its preemptor: a pod's UID, or a group's namespace/name. `victims`: UIDs of those that it removes,
     by place: of a pod for each node that would do. `allowed`: what each budget allowed when it was made.
+    `kept`: what is kept of it for its comparison.
     """
 
     decision_id: str
@@ -57,25 +61,23 @@ class Expected:
     at: datetime
     victims: Mapping[str, frozenset[str]] = field(default_factory=dict)
     allowed: Mapping[BudgetKey, int] = field(default_factory=dict)
+    kept: Any = None
+
+
+Rank = tuple[bool, float, str]
+"""How likely a plan is behind a mark, the likeliest first: the first that takes the pod, else the last."""
 
 
 @dataclass(slots=True)
 class WaitingPlan:
     """A plan that waits. `begun`: the nodes of nominations before it, by UID of the member.
 
-    `over`: when its pod was bound, or gone; later marks are not for it. `first`, `last`: the least of them
-    is of the first plan, and of the last.
+    `over`: when its pod was bound, or gone; later marks are not for it.
     """
 
     expected: Expected
     begun: Mapping[str, str] = field(default_factory=dict)
     over: datetime | None = None
-    first: tuple[float, str] = field(init=False)
-    last: tuple[float, str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        since, name = self.expected.at.timestamp(), self.expected.decision_id
-        self.first, self.last = (since, name), (-since, name)
 
     def may_be_behind(self, mark: Evicted) -> bool:
         """Report whether a mark may be for its preemptor."""
@@ -87,46 +89,48 @@ class WaitingPlan:
             and expected.scheduler == mark.scheduler
         )
 
-
-_first, _last = attrgetter("first"), attrgetter("last")
+    def rank(self, mark: Evicted, place: str) -> Rank:
+        """Return its rank among the plans that may be behind a mark."""
+        since, name = self.expected.at.timestamp(), self.expected.decision_id
+        takes = mark.gone.uid in self.expected.victims.get(place, _NONE)
+        return (False, since, name) if takes else (True, -since, name)
 
 
 @dataclass(slots=True)
 class OpenMark:
-    """A mark that belongs to no plan yet, and the plans that wait and may be behind it.
-
-    `taking`: those that remove the pod, the first in front. `others`: those that do not, the last in front.
-    """
+    """A mark that belongs to no plan yet. `behind`: the plans that may be, by rank, and their preemptors."""
 
     mark: Evicted
-    taking: list[WaitingPlan] = field(default_factory=list)
-    others: list[WaitingPlan] = field(default_factory=list)
+    behind: list[tuple[Rank, str]] = field(default_factory=list)
 
     @property
     def shared(self) -> bool:
         """Whether several may be."""
-        return len(self.taking) + len(self.others) > 1
+        return len(self.behind) > 1
+
+    @property
+    def taken(self) -> bool:
+        """Whether a plan that waits removes the pod."""
+        return bool(self.behind) and not self.behind[0][0][0]
 
     def owner(self, here: Set[str]) -> str:
         """Return the preemptor it belongs to, empty for none; `here`: those with a member on its node."""
-        plans = self.taking or self.others
-        if here:
-            for plan in plans:
-                if plan.expected.key in here:
-                    return plan.expected.key
-        return plans[0].expected.key if plans else ""
+        for (others, _, _), key in self.behind if here else ():
+            if key in here and others != self.taken:
+                return key
+        return self.behind[0][1] if self.behind else ""
 
 
 class PlanMarks:
     """The marks in one place that belong to no plan yet, and the plans that wait there.
 
-    A mark costs O(plans), a plan O(marks · log plans), the end of plans O(marks · plans) for all at once.
+    A mark costs O(plans · log plans), a plan O(marks · log plans), the end of plans O(marks · plans) for all.
     """
 
     def __init__(self, place: str) -> None:
         self._place = place
         self._marks: dict[str, OpenMark] = {}
-        self._plans: list[WaitingPlan] = []  # the last in front
+        self._plans: dict[str, WaitingPlan] = {}
 
     def __len__(self) -> int:
         """How many marks and plans there are."""
@@ -137,15 +141,12 @@ class PlanMarks:
         if len(self._marks) >= MOST_MARKS or mark.gone.uid in self._marks:
             return
         found = self._marks[mark.gone.uid] = OpenMark(mark)
-        for plan in self._plans:
+        for plan in self._plans.values():
             self._compare(found, plan)
 
     def _compare(self, one: OpenMark, plan: WaitingPlan) -> None:
         if plan.may_be_behind(one.mark):
-            if one.mark.gone.uid in plan.expected.victims.get(self._place, _NONE):
-                insort(one.taking, plan, key=_first)
-            else:
-                insort(one.others, plan, key=_last)
+            insort(one.behind, (plan.rank(one.mark, self._place), plan.expected.key))
 
     def forget(self, unwanted: Callable[[Evicted], bool]) -> None:
         """Forget some marks. O(marks)."""
@@ -158,19 +159,16 @@ class PlanMarks:
 
     def expect(self, plan: WaitingPlan) -> None:
         """Take in a plan that waits here from now on; there is no other of its preemptor."""
-        insort(self._plans, plan, key=_last)
+        self._plans[plan.expected.key] = plan
         for one in self._marks.values():
             self._compare(one, plan)
 
     def end(self, keys: Collection[str]) -> None:
         """Forget the plans of preemptors, which wait here no longer."""
-
-        def kept(plans: list[WaitingPlan]) -> list[WaitingPlan]:
-            return [plan for plan in plans if plan.expected.key not in keys]
-
-        self._plans = kept(self._plans)
+        for key in keys:
+            self._plans.pop(key, None)
         for one in self._marks.values():
-            one.taking, one.others = kept(one.taking), kept(one.others)
+            one.behind = [(rank, key) for rank, key in one.behind if key not in keys]
 
     def owned(self, nodes: Mapping[str, Set[str]]) -> dict[str, list[OpenMark]]:
         """Return the marks of each preemptor; `nodes`: the preemptors that have a member on each node.
@@ -188,5 +186,5 @@ class PlanMarks:
 
         `by_any`: and that none of them may be behind.
         """
-        found = (one.mark for one in self._marks.values() if not one.taking and not (by_any and one.others))
+        found = (one.mark for one in self._marks.values() if not (one.behind if by_any else one.taken))
         return sorted(found, key=lambda mark: (mark.at, mark.gone.uid))

@@ -126,9 +126,10 @@ class Pairing:
         """How many plans wait for a sign. O(plans)."""
         return sum(waiting.over is None for waiting in self._open.values())
 
-    def waits_for(self, key: str, since: datetime) -> bool:
-        """Report whether a preemptor's plan waits that was made by then."""
-        return key in self._open and self._open[key].expected.at <= since
+    def waiting(self, key: str, since: datetime) -> Expected | None:
+        """Return a preemptor's plan that waits, where it was made by then."""
+        waiting = self._open.get(key)
+        return waiting.expected if waiting is not None and waiting.expected.at <= since else None
 
     def nominated(self) -> Iterator[tuple[Pod, str]]:
         """Return the nominated pods, each with its node."""
@@ -246,8 +247,6 @@ class Pairing:
                     self._told[key] = now
                     found.append(seen)
         return found
-
-    # -------------------------------------------------------------------------------- inner work
 
     def _preemption(
         self,
