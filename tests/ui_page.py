@@ -25,9 +25,10 @@ from makeway.cli.why.explanation import Explanation, NotKept
 from makeway.dev.samples import MESSAGES
 from makeway.planner.offline.dump import world_of
 from makeway.planner.offline.world import World
-from makeway.runtime.kube import Api, ApiError
+from makeway.runtime.kube import Api
 from makeway.runtime.settings import ConfigSettings
 from makeway.ui.edge.app import Site, page_app
+from makeway.ui.edge.cluster import ClusterReader
 from makeway.ui.edge.gate import Gate, LocalGate
 from makeway.ui.edge.guard import App
 from makeway.ui.edge.reader import Reader
@@ -208,13 +209,14 @@ def queue_report(now: datetime) -> QueueReport:
     )
 
 
-@dataclass
-class MadeUpCluster:
-    """Stands for the API server: one world, and its pending pods."""
+class MadeUpCluster(ClusterReader):
+    """Reads one world, and its pending pods, of no API server."""
 
-    nodes: int = 60
-    readings: int = 0
-    world: World | None = None
+    def __init__(self, nodes: int = 60) -> None:
+        super().__init__(cast("Api", None), cast("Bus", None), ConfigSettings())
+        self.nodes = nodes
+        self.readings = 0
+        self.world: World | None = None
 
     async def read(self) -> World:
         """Make the world at the first reading."""
@@ -241,26 +243,21 @@ class _NoBus:
         return msgspec.json.encode(queue_report(datetime.now(UTC)))
 
 
-class _NoApi:
-    """Knows no pod."""
+class Told(Sources):
+    """Tells stories of messages, as the streams would, and of a cluster that is made up."""
 
-    async def request(self, method: str, path: str, **_: object) -> bytes:
-        raise ApiError(404, "NotFound", path)
-
-
-@dataclass
-class Told:
-    """Tells stories of messages, as the streams would."""
-
-    messages: list[Message] = field(default_factory=list)
+    def __init__(self, reader: Reader, nodes: int) -> None:
+        super().__init__(cast("Bus", _NoBus()), cast("Api", None), ConfigSettings(), reader)
+        self.cluster: MadeUpCluster = MadeUpCluster(nodes)
+        self.messages: list[Message] = []
 
     async def explain(self, what: str) -> Explanation:
         """Return what the messages say of a pod, an order or a decision. Raises NotKept."""
         namespace, _, name = what.rpartition("/")
-        made = [one for one in self._stories() if what in self._about(one)]
+        made = [one for one in self._told() if what in self._about(one)]
         taken = [
             one
-            for one in self._stories()
+            for one in self._told()
             if one.order and any(f"{pod.namespace}/{pod.name}" == what for pod in one.order.victims)
         ]
         pending = what.startswith("shop/waiting-")
@@ -285,7 +282,7 @@ class Told:
             ),
         )
 
-    def _stories(self) -> Iterator[Story]:
+    def _told(self) -> Iterator[Story]:
         orders = {one.decision_id: one for one in self.messages if isinstance(one, EvictionOrder)}
         outcomes = {one.order_id: one for one in self.messages if isinstance(one, Outcome)}
         for one in self.messages:
@@ -317,9 +314,9 @@ class MadeUpPage:
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def __post_init__(self) -> None:
-        bus = cast("Bus", _NoBus())
-        self.reader = Reader(bus, timedelta(days=1))
-        self.told = Told()
+        self.reader = Reader(cast("Bus", _NoBus()), timedelta(days=1))
+        self.told = Told(self.reader, self.nodes)
+        self.cluster = self.told.cluster
         for message in story_messages(self.count, self.now):
             self.put(message)
         if self.loaded:
@@ -327,12 +324,7 @@ class MadeUpPage:
         status = as_a(ComponentStatus, MESSAGES["component-status.full"])
         planner = replace(status, component="planner", mode="enforce", namespace_modes={}, leading=True)
         self.reader.parts = [replace(planner, brake="", breaker="", trouble="", loops="")]
-        self.cluster = MadeUpCluster(self.nodes)
-        api = cast("Api", _NoApi())
-        self.sources = Sources(
-            bus, api, ConfigSettings(), self.reader, cluster=self.cluster, explain=self.told.explain
-        )
-        self.app: App = page_app(Site(gate=self.gate, hosts=(HOST, "localhost")), self.sources)
+        self.app: App = page_app(Site(gate=self.gate, hosts=(HOST, "localhost")), self.told)
 
     def put(self, message: Message) -> None:
         """Let a message come, as from a stream."""

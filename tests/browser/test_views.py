@@ -206,9 +206,12 @@ def test_every_view_says_in_its_head_whether_pods_are_evicted(page: Page, made_u
     go(page, "Queues")
     parts = made_up.reader.parts
     assert parts
-    made_up.reader.parts = [replace(one, mode="off", brake="everywhere") for one in parts]
+    made_up.reader.parts = [replace(one, mode="off", brake="everywhere", trouble="no lease") for one in parts]
     try:
         expect(mode).to_have_text("mode off, braked everywhere", timeout=10_000)
+        go(page, "Now")
+        components = page.get_by_role("region", name="Components of makeway that answer")
+        expect(components).to_contain_text("no lease; braked: everywhere", timeout=10_000)
     finally:
         made_up.reader.parts = parts
     expect(mode).to_have_text("mode enforce", timeout=10_000)

@@ -8,14 +8,6 @@ from makeway.ui.model.now import Acting, acting_of
 from narrowing import as_a
 
 
-def test_what_is_wrong_with_a_part_is_said() -> None:
-    status = as_a(ComponentStatus, MESSAGES["component-status.full"])
-    asked = [replace(status, brake="everywhere", breaker="", trouble="no lease", loops="")]
-
-    (part,) = acting_of(asked).parts or ()
-    assert part.remark == "no lease; braked: everywhere"
-
-
 def test_the_head_says_the_mode_of_those_that_act_and_what_stops_them() -> None:
     sample = as_a(ComponentStatus, MESSAGES["component-status.full"])
     quiet = replace(sample, mode="enforce", namespace_modes={}, brake="", breaker="", leading=True)

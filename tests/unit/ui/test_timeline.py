@@ -10,6 +10,7 @@ from builders_bus import NOW, make_decision, make_order, make_outcome, make_pree
 from makeway.bus.comparison import Comparison
 from makeway.bus.plan import Refusal
 from makeway.dev.samples import MESSAGES
+from makeway.ui.edge.answers import encoded
 from makeway.ui.model.entries import MOST_TEXT, MOST_VICTIMS, OVERDUE
 from makeway.ui.model.timeline import Timeline
 
@@ -165,5 +166,7 @@ def test_what_a_browser_might_act_on_is_escaped(text: str) -> None:
     timeline = Timeline()
     timeline.add(make_order(decision_id="dec-1", node=text), NOW)
 
-    (entry,) = timeline.entries()
-    assert entry.node.isprintable()
+    (entry, _) = timeline.whole(10)
+    (sent,) = msgspec.json.decode(encoded(entry))["entries"]
+    assert sent["node"].isprintable()
+    assert msgspec.json.decode(encoded({text: 1})).popitem()[0].isprintable()

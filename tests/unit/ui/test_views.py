@@ -85,7 +85,7 @@ def test_nodes_are_in_the_groups_of_a_label_and_pending_pods_come_by_priority() 
     assert set(grid.cpu) == {62}, "2.5 of 4 CPUs"
     assert grid.marks[5] == 1
     assert grid.marks[7] == 2
-    assert [pod.name for pod in grid.pending] == ["waiting-2", "waiting-1", "waiting-0"]
+    assert list(grid.pending) == [f"shop/waiting-{number}" for number in (2, 1, 0)]
     by_type = grid_of(world.snapshot, NOW, "node.kubernetes.io/instance-type")
     assert by_type.group_names == ("c8.xlarge", "m8.large")
     assert grid_of(world.snapshot, NOW, "no-such-label").label == ZONE

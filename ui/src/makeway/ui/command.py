@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import webbrowser
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -32,19 +32,14 @@ async def ui(
     ] = 0,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the address in a browser.")] = False,
     since: SinceOption = "1d",
-) -> int | None:
+) -> None:
     """Show what makeway does in a browser: now, timeline, stories, nodes, queues, comparisons, a simulation.
 
     It prints the address, with a token in it, and serves it on this machine alone until it is interrupted.
     What it shows it reads with your own rights, as the commands do; nothing is created or changed.
     """
     now = datetime.now(UTC)
-    return await _served(installation, port, now - since_given(since, now), open_browser=open_browser)
-
-
-async def _served(
-    installation: Installation, port: int, look_back: timedelta, *, open_browser: bool
-) -> int | None:
+    look_back = now - since_given(since, now)
     try:
         from makeway.ui.edge.app import Site, page_app  # noqa: PLC0415 - what an extra brings
         from makeway.ui.edge.gate import LocalGate  # noqa: PLC0415
@@ -70,16 +65,4 @@ async def _served(
         typer.echo(address)
         if open_browser and not webbrowser.open(address):
             typer.echo("makeway: no browser can be opened here; open the address yourself", err=True)
-        tasks = [
-            asyncio.create_task(serve(page_app(site, sources), where)),
-            asyncio.create_task(reader.run()),
-        ]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-    return None
+        await asyncio.gather(serve(page_app(site, sources), where), reader.run())

@@ -160,8 +160,7 @@ async def _allowed(at: CheckedCluster, right: Right, user: str) -> bool:
         groups += ["system:serviceaccounts", f"system:serviceaccounts:{at.namespace}"]
     return await may(
         at.api,
-        user=user,
-        groups=groups,
+        {"user": user, "groups": groups},
         verb=right.verb,
         group=right.group,
         resource=resource,

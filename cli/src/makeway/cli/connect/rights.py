@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -17,15 +18,16 @@ class _Review(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-async def may(api: Api, *, user: str = "", groups: Sequence[str] = (), **attributes: str) -> bool:
-    """Ask whether a user, or who asks where none is named, may do something.
+async def may(api: Api, who: Mapping[str, Any] | None = None, /, **attributes: str) -> bool:
+    """Ask whether someone, or who asks where that is not said, may do something.
 
-    `attributes`: of the resource, as a SubjectAccessReview has them. Raises ApiError, ApiUnavailable.
+    `who`: user, groups and the like, and `attributes` of the resource, as a SubjectAccessReview has them.
+    Raises ApiError, ApiUnavailable.
     """
     reviews = api.authorization
-    kind = "SubjectAccessReview" if user else "SelfSubjectAccessReview"
-    create = reviews.create_subject_access_review if user else reviews.create_self_subject_access_review
-    spec = {"resourceAttributes": attributes, **({"user": user, "groups": groups} if user else {})}
+    kind = "SubjectAccessReview" if who else "SelfSubjectAccessReview"
+    create = reviews.create_subject_access_review if who else reviews.create_self_subject_access_review
+    spec = {**(who or {}), "resourceAttributes": attributes}
     answer = await api.call(create, {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec})
     return msgspec.json.decode(answer, type=_Review).status.allowed
 

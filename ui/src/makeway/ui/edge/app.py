@@ -26,7 +26,7 @@ from starlette.staticfiles import StaticFiles
 from makeway.bus.errors import BusError
 from makeway.planner.offline.manifests import ManifestError
 from makeway.runtime.kube import ApiError, ApiUnavailable
-from makeway.ui.edge.answers import failed, json_answer
+from makeway.ui.edge.answers import encoded, failed, json_answer
 from makeway.ui.edge.cluster import BusyError
 from makeway.ui.edge.gate import MOST_TOKEN, Admission, Gate, NoAnswerError, Sessions
 from makeway.ui.edge.guard import App, Guard, TooLargeError
@@ -313,7 +313,7 @@ async def _answered(endpoint: Endpoint, request: Request) -> Response:
 
 
 def _event(changes: Changes) -> bytes:
-    return b"id: %d\nevent: changes\ndata: %s\n\n" % (changes.revision, msgspec.json.encode(changes))
+    return b"id: %d\nevent: changes\ndata: %s\n\n" % (changes.revision, encoded(changes))
 
 
 def _view(request: Request) -> str:

@@ -11,19 +11,19 @@ import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from http import HTTPStatus
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from makeway.bus.client import Bus
+from makeway.cli.connect.objects import read_object
 from makeway.cli.why.planning import ledger_of
 from makeway.core.k8s.objects import Pod
 from makeway.planner.offline.counterfactuals.changes import fork
 from makeway.planner.offline.live import read_world
 from makeway.planner.offline.results import SimulatedPod
 from makeway.planner.offline.world import World
-from makeway.runtime.kube import Api, ApiError
+from makeway.runtime.kube import Api
 from makeway.runtime.settings import ConfigSettings
 from makeway.ui.model.grid import Grid, NodeView, grid_of, node_of
 from makeway.ui.model.obstacles import Standing, standing_of
@@ -49,55 +49,30 @@ class _Reading:
     grids: dict[str, Grid] = field(default_factory=dict)
 
 
-class ClusterSource(Protocol):
-    """What is asked of the cluster."""
-
-    async def read(self) -> World:
-        """Read all of it once. Raises ApiError, ApiUnavailable."""
-
-    async def pod(self, namespace: str, name: str) -> bytes | None:
-        """Return a v1.Pod; None where there is none. Raises ApiError, ApiUnavailable."""
-
-    async def in_flight(self, uid: str, now: datetime) -> tuple[Mapping[str, str], frozenset[str]]:
-        """Return what a plan for a pod counts as in flight, and as leaving. Raises BusError."""
-
-
-class LiveCluster:
-    """The cluster behind an API server, and the orders on its NATS."""
+class ClusterReader:
+    """Reads the cluster for the page. Memory: one reading, about 1 KiB a pod and 2 KiB a node."""
 
     def __init__(self, api: Api, bus: Bus, settings: ConfigSettings) -> None:
         self._api = api
         self._bus = bus
         self._settings = settings
-
-    async def read(self) -> World:
-        """List all that a plan looks at."""
-        return await read_world(self._api, self._settings)
-
-    async def pod(self, namespace: str, name: str) -> bytes | None:
-        """Read one pod."""
-        try:
-            return await self._api.request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}")
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return None
-            raise
-
-    async def in_flight(self, uid: str, now: datetime) -> tuple[Mapping[str, str], frozenset[str]]:
-        """Read the orders that may still matter."""
-        ledger = await ledger_of(self._bus, now)
-        return ledger.in_flight(now, asking=uid), ledger.leaving(now)
-
-
-class ClusterReader:
-    """Reads the cluster for the page. Memory: one reading, about 1 KiB a pod and 2 KiB a node."""
-
-    def __init__(self, cluster: ClusterSource) -> None:
-        self._cluster = cluster
         self._reading: _Reading | None = None
         self._lock = asyncio.Lock()
         self._planning = asyncio.Lock()
         self._waiting = 0
+
+    async def read(self) -> World:
+        """List all that a plan looks at. Raises ApiError, ApiUnavailable."""
+        return await read_world(self._api, self._settings)
+
+    async def pod(self, namespace: str, name: str) -> bytes | None:
+        """Read one pod; None where there is none. Raises ApiError, ApiUnavailable."""
+        return await read_object(self._api, f"/api/v1/namespaces/{namespace}/pods/{name}")
+
+    async def in_flight(self, uid: str, now: datetime) -> tuple[Mapping[str, str], frozenset[str]]:
+        """Return what a plan for a pod counts as in flight, and as leaving. Raises BusError."""
+        ledger = await ledger_of(self._bus, now)
+        return ledger.in_flight(now, asking=uid), ledger.leaving(now)
 
     async def grid(self, label: str) -> Grid:
         """Return the grid of nodes. Raises ApiError, ApiUnavailable, BusyError."""
@@ -121,7 +96,7 @@ class ClusterReader:
 
         Raises ApiError, ApiUnavailable, BusError, BusyError.
         """
-        raw = await self._cluster.pod(namespace, name)
+        raw = await self.pod(namespace, name)
         if raw is None:
             return None
         pod = msgspec.json.decode(raw, type=Pod)
@@ -129,7 +104,7 @@ class ClusterReader:
             return None
         world = (await self._current()).world
         now = datetime.now(UTC)
-        in_flight, leaving = await self._cluster.in_flight(pod.metadata.uid, now)
+        in_flight, leaving = await self.in_flight(pod.metadata.uid, now)
         return await self._planned(lambda: standing_of(world, raw, now, in_flight, leaving))
 
     async def simulate(self, text: str, namespace: str) -> tuple[SimulatedPod, ...]:
@@ -148,7 +123,7 @@ class ClusterReader:
         async with self._lock:
             reading = self._reading
             if reading is None or loop.time() - reading.read > FRESH_SECONDS:
-                world = await self._cluster.read()
+                world = await self.read()
                 reading = self._reading = _Reading(world, datetime.now(UTC), loop.time())
             return reading
 

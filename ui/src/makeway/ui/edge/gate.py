@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from makeway.cli.connect.rights import may
 from makeway.core.recent import Recent
 from makeway.runtime.kube import Api, ApiError, ApiUnavailable
 
@@ -66,17 +67,9 @@ class LocalGate:
         return Admission(False, "Open the address that `makeway ui` printed: it has a token in it.")
 
 
-class _User(msgspec.Struct):
-    username: str = ""
-    uid: str = ""
-    groups: tuple[str, ...] = ()
-    extra: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
-
-
 class _Status(msgspec.Struct):
     authenticated: bool = False
-    allowed: bool = False
-    user: _User = msgspec.field(default_factory=_User)
+    user: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class _Review(msgspec.Struct):
@@ -114,36 +107,18 @@ class ClusterGate:
         return admission
 
     async def _ask(self, token: str) -> Admission:
-        authentication, authorization = self._api.authentication, self._api.authorization
-        status = await self._post(authentication.create_token_review, "TokenReview", {"token": token})
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+        answer = await self._api.call(self._api.authentication.create_token_review, body)
+        status = msgspec.json.decode(answer, type=_Review).status
         if not status.authenticated:
             return Admission(False, "The API server does not know this token, or it has expired.")
-        user = status.user
+        user = status.user.pop("username", "")
+        subject = {"user": user, **status.user}
         for verb, resource in _NEEDED:
-            allowed = await self._post(
-                authorization.create_subject_access_review,
-                "SubjectAccessReview",
-                {
-                    "user": user.username,
-                    "uid": user.uid,
-                    "groups": user.groups,
-                    "extra": user.extra,
-                    "resourceAttributes": {"verb": verb, "resource": resource},
-                },
-            )
-            if not allowed.allowed:
-                return Admission(
-                    False,
-                    f"{user.username} may not {verb} {resource} in all namespaces, which this page shows.",
-                    user.username,
-                )
-        return Admission(True, user=user.username)
-
-    async def _post(self, create: Any, kind: str, spec: dict[str, object]) -> _Status:
-        group = "authentication" if kind == "TokenReview" else "authorization"
-        body = {"apiVersion": f"{group}.k8s.io/v1", "kind": kind, "spec": spec}
-        answer = await self._api.call(create, body)
-        return msgspec.json.decode(answer, type=_Review).status
+            if not await may(self._api, subject, verb=verb, resource=resource):
+                why = f"{user} may not {verb} {resource} in all namespaces, which this page shows."
+                return Admission(False, why, user)
+        return Admission(True, user=user)
 
 
 class Sessions:

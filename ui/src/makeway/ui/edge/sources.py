@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.queue_report import QueueQuery, QueueReport
-from makeway.cli.text import safe
 from makeway.cli.why.explanation import Explanation, of_decision, of_order, of_pod
 from makeway.planner.offline.results import SimulatedPod
 from makeway.runtime.kube import Api
 from makeway.runtime.settings import ConfigSettings
-from makeway.ui.edge.cluster import ClusterReader, ClusterSource, LiveCluster
+from makeway.ui.edge.cluster import ClusterReader
 from makeway.ui.edge.reader import Reader
 from makeway.ui.model.now import Acting, acting_of
 from makeway.ui.model.observed import ObservedView
@@ -29,9 +27,6 @@ _STORIES_AT_ONCE: Final = 2
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _ID: Final = re.compile(r"(ord|dec)-[A-Za-z0-9_-]{1,124}")
 
-Explain = Callable[[str], Awaitable[Explanation]]
-"""Returns all that is known of a pod, as `namespace/name`, of an order or of a decision."""
-
 
 class NotThereError(Exception):
     """What was asked for is not there; the message says what was looked for."""
@@ -40,19 +35,9 @@ class NotThereError(Exception):
 class Sources:
     """All that the endpoints ask."""
 
-    def __init__(
-        self,
-        bus: Bus,
-        api: Api,
-        settings: ConfigSettings,
-        reader: Reader,
-        *,
-        cluster: ClusterSource | None = None,
-        explain: Explain | None = None,
-    ) -> None:
+    def __init__(self, bus: Bus, api: Api, settings: ConfigSettings, reader: Reader) -> None:
         self.reader = reader
-        self.cluster = ClusterReader(cluster or LiveCluster(api, bus, settings))
-        self._explain = explain or self._explained
+        self.cluster = ClusterReader(api, bus, settings)
         self._bus = bus
         self._api = api
         self._settings = settings
@@ -78,7 +63,7 @@ class Sources:
             raise NotThereError("There are no queues: no queues.yaml is effective.")
         return tree_of(report)
 
-    async def story(self, what: str) -> Any:
+    async def story(self, what: str) -> Explanation:
         """Return all that is known of a pod (`namespace/name`), an order or a decision.
 
         Raises NotThereError, NotKept, ValueError, ApiError, ApiUnavailable, BusError.
@@ -86,9 +71,10 @@ class Sources:
         if not _ID.fullmatch(what):
             _pod(what)
         async with self._stories:
-            return _escaped(msgspec.to_builtins(await self._explain(what), str_keys=True))
+            return await self.explain(what)
 
-    async def _explained(self, what: str) -> Explanation:
+    async def explain(self, what: str) -> Explanation:
+        """Read it. Raises as `story`."""
         if _ID.fullmatch(what):
             return await (of_order if what.startswith("ord-") else of_decision)(self._bus, what)
         namespace, name = _pod(what)
@@ -115,15 +101,3 @@ def _pod(what: str) -> tuple[str, str]:
     if not _NAME.fullmatch(namespace) or not _NAME.fullmatch(name):
         raise NotThereError("Give a pod as namespace/name, or the id of an order or decision.")
     return namespace, name
-
-
-def _escaped(value: Any) -> Any:
-    """Return plain data with every text as one line that cannot pretend to be another."""
-    match value:
-        case dict():
-            return {key: _escaped(one) for key, one in value.items()}
-        case list() | tuple():
-            return [_escaped(one) for one in value]
-        case str():
-            return safe(value)
-    return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -12,7 +12,6 @@ from makeway.bus.comparison import Comparison
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import EvictionOrder, Outcome, Victim
 from makeway.cli.history.story import Message, Row
-from makeway.cli.text import safe
 
 MOST_VICTIMS: Final = 20
 """Victims that are listed of one entry; its story has all of them."""
@@ -24,8 +23,6 @@ OVERDUE: Final = "overdue"
 """The result of an order that has no outcome, and whose deadline is past."""
 
 _GRACE: Final = timedelta(seconds=2)
-
-Escaped = TypeVar("Escaped", bound=msgspec.Struct)
 
 
 class Entry(Row, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -98,24 +95,16 @@ def entry_of(key: str, row: Row, revision: int, victims_total: int, now: datetim
         "reason": reason[:MOST_TEXT],
         "victims": first(row.victims),
     }
-    return escaped(
-        Entry(
-            **fields,
-            key=key,
-            revision=revision,
-            message=message[:MOST_TEXT],
-            victims_total=max(victims_total, len(row.victims)),
-        )
+    return Entry(
+        **fields,
+        key=key,
+        revision=revision,
+        message=message[:MOST_TEXT],
+        victims_total=max(victims_total, len(row.victims)),
     )
 
 
 def first(victims: Sequence[Victim]) -> tuple[Victim, ...]:
     """Return the first few victims, without what their story alone tells."""
     few = victims[:MOST_VICTIMS]
-    return tuple(escaped(msgspec.structs.replace(one, detail="", closes=None, facts=None)) for one in few)
-
-
-def escaped(value: Escaped) -> Escaped:
-    """Return a struct with each of its texts as one line that cannot pretend to be another."""
-    texts = {name: safe(one) for name, one in msgspec.structs.asdict(value).items() if isinstance(one, str)}
-    return msgspec.structs.replace(value, **texts)
+    return tuple(msgspec.structs.replace(one, detail="", closes=None, facts=None) for one in few)

@@ -10,7 +10,6 @@ from typing import Final
 
 import msgspec
 
-from makeway.cli.text import safe
 from makeway.core.k8s.resources import CPU, MEMORY
 from makeway.core.queues.amounts import text_of
 from makeway.planner.snapshot.records import NodeRecord, PodRecord
@@ -35,20 +34,12 @@ _LABELS: Final = (
 """Labels by which nodes are grouped, where some node has them; the first is the default."""
 
 
-class WaitingPod(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A pod without a node."""
-
-    namespace: str
-    name: str
-    priority: int
-
-
 class Grid(msgspec.Struct, frozen=True, rename="camel"):
     """All nodes by columns: one place each in names, groups, cpu, memory, pods and marks.
 
     label: by which nodes are grouped, one of labels; empty for none. group_names: groups has places in it.
     cpu, memory: percent of what is allocatable that pods request. marks: 1 cordoned, 2 tainted, added up.
-    nodes_total: also those beyond what is listed. pending: the most important first.
+    nodes_total: also those beyond what is listed. pending: pods without a node, the most important first.
     """
 
     at: datetime
@@ -62,7 +53,7 @@ class Grid(msgspec.Struct, frozen=True, rename="camel"):
     pods: tuple[int, ...]
     marks: tuple[int, ...]
     nodes_total: int
-    pending: tuple[WaitingPod, ...]
+    pending: tuple[str, ...]
     pending_total: int
     warnings: tuple[str, ...]
 
@@ -109,7 +100,7 @@ def grid_of(snapshot: Snapshot, at: datetime, label: str = "", warnings: tuple[s
         at=at,
         label=chosen,
         labels=labels,
-        group_names=tuple(safe(name) for name in group_names),
+        group_names=tuple(group_names),
         names=names,
         groups=tuple(places[value] for value in values),
         cpu=_shares(snapshot, rows, CPU),
@@ -117,7 +108,7 @@ def grid_of(snapshot: Snapshot, at: datetime, label: str = "", warnings: tuple[s
         pods=tuple(len(snapshot.slots[row]) for row in rows),
         marks=tuple(_marks(snapshot.nodes[name]) for name in names),
         nodes_total=snapshot.node_count,
-        pending=tuple(WaitingPod(safe(pod.namespace), safe(pod.name), pod.priority) for pod in first),
+        pending=tuple(f"{pod.namespace}/{pod.name}" for pod in first),
         pending_total=len(pending),
         warnings=warnings[:20],
     )
@@ -134,10 +125,10 @@ def node_of(snapshot: Snapshot, name: str) -> NodeView | None:
     for pod in pods:
         requested.update({key: amount for key, amount in pod.requests.items() if key in node.allocatable})
     return NodeView(
-        name=safe(name),
+        name=name,
         allocatable=_texts(node.allocatable),
         requested=_texts(requested),
-        taints=tuple(safe(f"{one.key}={one.value or ''}:{one.effect}") for one in node.taints),
+        taints=tuple(f"{one.key}={one.value or ''}:{one.effect}" for one in node.taints),
         cordoned=node.unschedulable,
         pods=tuple(_pod(pod) for pod in reversed(pods[-MOST_PODS:])),
         pods_total=len(pods),
@@ -177,8 +168,8 @@ def _marks(node: NodeRecord) -> int:
 
 def _pod(pod: PodRecord) -> PodOnNode:
     return PodOnNode(
-        namespace=safe(pod.namespace),
-        name=safe(pod.name),
+        namespace=pod.namespace,
+        name=pod.name,
         priority=pod.priority,
         cpu=text_of(CPU, pod.requests.get(CPU, 0)),
         memory=text_of(MEMORY, pod.requests.get(MEMORY, 0)),
@@ -187,4 +178,4 @@ def _pod(pod: PodRecord) -> PodOnNode:
 
 
 def _texts(amounts: Mapping[str, int]) -> dict[str, str]:
-    return {safe(name): text_of(name, amounts[name]) for name in sorted(amounts)[:32]}
+    return {name: text_of(name, amounts[name]) for name in sorted(amounts)[:32]}

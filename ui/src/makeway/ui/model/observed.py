@@ -11,7 +11,6 @@ import msgspec
 from makeway.bus.comparison import Choice, Comparison
 from makeway.bus.messages import Victim
 from makeway.cli.history.comparisons import COMPARED, Summary, behind, summed, together
-from makeway.cli.text import safe
 from makeway.cli.units import place_text
 from makeway.ui.model.entries import MOST_TEXT, first
 
@@ -29,15 +28,12 @@ class ComparedChoice(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class ComparedPod(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One comparison. `words`: what it came to, for a person. `by`: the rule, note or refusal behind it."""
+    """One comparison. `by`: the rule, note or refusal behind its result."""
 
     at: datetime
     namespace: str
     name: str
-    priority: int
-    scheduler: str
     result: str
-    words: str
     decision_id: str
     by: str = ""
     default_preemption: ComparedChoice | None = None
@@ -83,14 +79,11 @@ def _compared(comparison: Comparison) -> ComparedPod:
     preemptor = comparison.preemptor
     return ComparedPod(
         at=comparison.planned_at,
-        namespace=safe(preemptor.namespace),
-        name=safe(preemptor.name),
-        priority=preemptor.priority,
-        scheduler=safe(preemptor.scheduler_name),
+        namespace=preemptor.namespace,
+        name=preemptor.name,
         result=comparison.result,
-        words=COMPARED[comparison.result],
         decision_id=comparison.decision_id,
-        by=safe(behind(comparison)[:MOST_TEXT]),
+        by=behind(comparison)[:MOST_TEXT],
         default_preemption=_side(comparison.default_preemption),
         makeway=_side(comparison.makeway),
     )
@@ -100,7 +93,7 @@ def _side(choice: Choice | None) -> ComparedChoice | None:
     if choice is None:
         return None
     return ComparedChoice(
-        node=safe(place_text(choice)),
+        node=place_text(choice),
         victims=first(choice.victims),
         victims_total=len(choice.victims),
         pdb_violations=choice.pdb_violations,

@@ -9,7 +9,6 @@ import msgspec
 
 from makeway.bus.queue_report import QueueReport, QueueState
 from makeway.cli.policy.queues_text import lines, summary
-from makeway.cli.text import safe
 from makeway.core.queues.amounts import text_of
 
 MOST_QUEUES: Final = 2_000
@@ -40,7 +39,6 @@ class QueueRow(msgspec.Struct, frozen=True, rename="camel"):
     path: str
     name: str
     depth: int
-    leaf: bool
     pods: int
     bars: tuple[Bar, ...]
     lines: tuple[str, ...]
@@ -60,30 +58,29 @@ def tree_of(report: QueueReport) -> QueueTreeView:
     """Return the view of a planner's report. O(queues · resources)."""
     return QueueTreeView(
         at=report.at,
-        planner=safe(report.planner),
+        planner=report.planner,
         queues=tuple(_row(queue, report.at) for queue in report.queues[:MOST_QUEUES]),
         total=len(report.queues),
-        note=safe(summary(report)),
+        note=summary(report),
     )
 
 
 def _row(queue: QueueState, now: datetime) -> QueueRow:
     names = sorted({*queue.max, *queue.guaranteed, *(name for name in _ALWAYS if name in queue.usage)})
     return QueueRow(
-        path=safe(queue.path),
-        name=safe(queue.path.rpartition(".")[2]),
+        path=queue.path,
+        name=queue.path.rpartition(".")[2],
         depth=queue.path.count("."),
-        leaf=queue.leaf,
         pods=queue.pods,
         bars=tuple(_bar(name, queue) for name in names[:_MOST_RESOURCES]),
-        lines=tuple(safe(line) for line in lines(queue, now)),
+        lines=tuple(lines(queue, now)),
     )
 
 
 def _bar(name: str, queue: QueueState) -> Bar:
     used, guaranteed, most = queue.usage.get(name, 0), queue.guaranteed.get(name, 0), queue.max.get(name)
     return Bar(
-        resource=safe(name),
+        resource=name,
         used=text_of(name, used),
         guaranteed=text_of(name, guaranteed) if name in queue.guaranteed else "",
         max="" if most is None else text_of(name, most),

@@ -1,6 +1,6 @@
 // Which view is shown, and where the focus goes when another one is.
 
-import { announce, failure, h, replace } from './dom.js';
+import { announce, attempt, h, replace } from './dom.js';
 import { ask } from './net.js';
 import { Store } from './store.js';
 import * as cluster from './views/cluster.js';
@@ -40,11 +40,7 @@ async function show(focus) {
     scrollTo(0, 0);
   }
   const signal = leaving.signal;
-  try {
-    await view.show({ body, store, signal, go });
-  } catch (error) {
-    if (!signal.aborted) replace(body, failure(error));
-  }
+  await attempt(body, signal, () => view.show({ body, store, signal, go }));
 }
 
 function go(address) {

@@ -39,15 +39,25 @@ export function announce(text) {
   if (announcer.textContent !== text) announcer.textContent = text;
 }
 
-// A table with a caption that is read out; `columns`: [title, class]; `rows`: arrays of cells, the first a header.
+// Fills a part of the page; what goes wrong is said there.
+export async function attempt(part, signal, fill) {
+  try {
+    await fill();
+  } catch (error) {
+    if (!signal.aborted) replace(part, failure(error));
+  }
+}
+
+// A table with a caption that is read out; `columns`: [title, class]; `rows`: as `row` makes them, or arrays of cells.
 export function table(caption, columns, rows, extra = {}) {
   return h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': caption },
     h('table', extra,
       h('caption', { class: 'unseen' }, caption),
       h('thead', null, h('tr', null, columns.map(([title, kind]) => h('th', { scope: 'col', class: kind }, title)))),
-      h('tbody', null, rows.map((cells) => row(columns, cells)))));
+      h('tbody', null, rows.map((one) => (one instanceof Node ? one : row(columns, one))))));
 }
 
+// The first cell is the row's header.
 export function row(columns, cells, properties) {
   return h('tr', properties, cells.map((cell, place) => h(place === 0 ? 'th' : 'td',
     { class: columns[place][1], scope: place === 0 ? 'row' : null }, cell)));

@@ -1,6 +1,6 @@
 // The cluster as a grid of nodes in groups: which pods were evicted where and for whom, and what stands in a pod's way.
 
-import { failure, h, replace, result, table } from '../dom.js';
+import { attempt, failure, h, replace, result, table } from '../dom.js';
 import { age, counted, seconds, who, whole } from '../format.js';
 import { ask, link, parameters, pause, remember } from '../net.js';
 import { copied, podLink } from '../pods.js';
@@ -36,20 +36,16 @@ export async function show({ body, store, signal }) {
   const opened = new Set();
   const closed = new Set();
 
-  async function update() {
-    try {
-      found = await ask('/api/cluster', { by: parameters().by }, { signal });
-      choices();
-      draw();
-    } catch (error) {
-      if (!signal.aborted) replace(grid, failure(error));
-    }
-  }
+  const update = () => attempt(grid, signal, async () => {
+    found = await ask('/api/cluster', { by: parameters().by }, { signal });
+    choices();
+    draw();
+  });
 
   function choices() {
     replace(by, found.labels.length ? found.labels.map((label) => h('option', { value: label, selected: label === found.label }, label)) : h('option', { value: '' }, 'nothing: no label'));
     const chosen = parameters().pod || '';
-    const names = found.pending.map((pod) => `${pod.namespace}/${pod.name}`);
+    const names = [...found.pending];
     if (chosen && !names.includes(chosen)) names.unshift(chosen);
     const more = found.pendingTotal - found.pending.length;
     replace(pods, h('option', { value: '' }, found.pendingTotal ? `choose one of ${counted(found.pendingTotal, 'pod')}${more > 0 ? `; the ${found.pending.length} most important are listed` : ''}` : 'none is pending'), names.map((name) => h('option', { value: name, selected: name === chosen }, name)));
@@ -65,7 +61,7 @@ export async function show({ body, store, signal }) {
       return;
     }
     replace(standing, h('p', { class: 'muted' }, `Planning again for ${pod}.`));
-    try {
+    await attempt(standing, signal, async () => {
       const answer = await ask('/api/pending', { pod }, { signal });
       obstacles = new Map();
       const reasons = Object.entries(answer.nodes).sort((a, b) => b[1].length - a[1].length);
@@ -74,9 +70,7 @@ export async function show({ body, store, signal }) {
         h('h2', null, pod, ' ', h('a', { class: 'state', href: link('/story', { what: pod }) }, 'its story')),
         h('ul', { class: 'obstacles' }, reasons.map(([reason, names], place) => h('li', null, h('span', { class: `cell ${kindOf(reason)}`, 'aria-hidden': 'true' }, h('span', { class: 'sign' }, signOf(reason, place))), ` ${reason}: ${counted(names.length, 'node')}`))),
         h('details', null, h('summary', null, 'In words, and what would unblock it'), pendingAnswer(answer.found))));
-    } catch (error) {
-      if (!signal.aborted) replace(standing, failure(error));
-    }
+    });
     draw();
   }
 

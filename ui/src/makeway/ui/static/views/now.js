@@ -1,6 +1,6 @@
 // What goes on now: orders in flight, who was refused lately and why, and who answers.
 
-import { empty, failure, h, replace, result, table, tile } from '../dom.js';
+import { attempt, empty, h, replace, result, table, tile } from '../dom.js';
 import { age, counted, seconds, spaced, who } from '../format.js';
 import { ask, link, parameters, remember } from '../net.js';
 import { concerns, victims } from '../pods.js';
@@ -28,21 +28,17 @@ export async function show({ body, store, signal }) {
     remember({ window: filters.elements.window.value, namespace: filters.elements.namespace.value.trim() });
     update();
   }
-  async function update() {
+  const update = () => attempt(content, signal, async () => {
     const { window, namespace } = parameters();
-    try {
-      const { parts } = await ask('/api/now', {}, { signal });
-      const [, , back] = WINDOWS.find(([value]) => value === window) || WINDOWS[2];
-      const found = { ...sums(store.newest(), Date.now() - 1000 * back, namespace), loaded: store.loaded, parts };
-      const held = document.activeElement?.getAttribute('href');
-      replace(content, drawn(found));
-      if (held && !document.activeElement?.matches('a')) {
-        [...content.querySelectorAll('a')].find((one) => one.getAttribute('href') === held)?.focus();
-      }
-    } catch (error) {
-      if (!signal.aborted) replace(content, failure(error));
+    const { parts } = await ask('/api/now', {}, { signal });
+    const [, , back] = WINDOWS.find(([value]) => value === window) || WINDOWS[2];
+    const found = { ...sums(store.newest(), Date.now() - 1000 * back, namespace), loaded: store.loaded, parts };
+    const held = document.activeElement?.getAttribute('href');
+    replace(content, drawn(found));
+    if (held && !document.activeElement?.matches('a')) {
+      [...content.querySelectorAll('a')].find((one) => one.getAttribute('href') === held)?.focus();
     }
-  }
+  });
   await store.refresh(update, signal, SOONEST_MILLISECONDS, EVERY_MILLISECONDS);
 }
 
@@ -115,9 +111,15 @@ function refused(reasons) {
       entry.times > 1 ? ` ${entry.times} times` : '')))]));
 }
 
+// What stands in the way of a component's work.
+function remark(one) {
+  const said = [one.trouble, one.brake && `braked: ${one.brake}`, one.breaker && `breaker open: ${one.breaker}`, one.loops];
+  return said.filter(Boolean).join('; ');
+}
+
 function parts(found) {
   const columns = [['Component', 'name'], ['Name', 'name'], ['Mode', ''], ['Role', ''], ['Version', ''], ['Remark', 'text']];
   return table('Components of makeway that answer', columns, found.map((one) => [
     one.component, one.identity, one.mode, one.component === 'planner' || one.component === 'nominator' ? (one.leading ? 'leader' : 'standby') : 'active',
-    one.version, one.remark || '–']));
+    one.version, remark(one) || '–']));
 }

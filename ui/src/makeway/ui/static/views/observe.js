@@ -1,6 +1,6 @@
 // What comparing has found: what kube-scheduler's own preemption did, and what makeway would have done.
 
-import { empty, failure, h, replace, result, table, tile } from '../dom.js';
+import { attempt, empty, h, replace, result, table, tile } from '../dom.js';
 import { age, counted, seconds, spaced, whole } from '../format.js';
 import { ask, parameters, remember } from '../net.js';
 import { podLink, victims } from '../pods.js';
@@ -25,14 +25,10 @@ export async function show({ body, store, signal }) {
     only.value = chosen;
     replace(content, drawn(found, chosen, shown, () => { shown += AT_ONCE; draw(); }));
   }
-  async function update() {
-    try {
-      found = await ask('/api/observed', {}, { signal });
-      draw();
-    } catch (error) {
-      if (!signal.aborted) replace(content, failure(error));
-    }
-  }
+  const update = () => attempt(content, signal, async () => {
+    found = await ask('/api/observed', {}, { signal });
+    draw();
+  });
   await store.refresh(update, signal, SOONEST_MILLISECONDS, EVERY_MILLISECONDS);
 }
 

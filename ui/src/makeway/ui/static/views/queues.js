@@ -1,6 +1,6 @@
 // The tree of queues: used, guaranteed and max of each resource, as bars with their numbers beside them.
 
-import { failure, h, replace } from '../dom.js';
+import { failure, h, replace, table } from '../dom.js';
 import { counted } from '../format.js';
 import { ask, parameters, remember } from '../net.js';
 
@@ -24,10 +24,7 @@ export async function show({ body, store, signal }) {
     const shown = found.queues.filter((queue) => queue.path.toLowerCase().includes(text));
     replace(content,
       found.note ? h('p', { class: 'notice' }, found.note) : null,
-      h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Queues' },
-        h('table', { class: 'queues' }, h('caption', { class: 'unseen' }, 'Queues, parents before children'),
-          h('thead', null, h('tr', null, h('th', { scope: 'col' }, 'Queue'), h('th', { scope: 'col', class: 'number' }, 'Pods'), h('th', { scope: 'col' }, 'Resources'))),
-          h('tbody', null, shown.map((queue) => drawn(queue, !!text))))),
+      table('Queues, parents before children', [['Queue'], ['Pods', 'number'], ['Resources']], shown.map((queue) => drawn(queue, !!text)), { class: 'queues' }),
       found.total > found.queues.length ? h('p', { class: 'muted' }, `The first ${found.queues.length} of ${counted(found.total, 'queue')}.`) : null,
       h('p', { class: 'muted' }, `Answered by ${found.planner}.`));
   }

@@ -1,6 +1,6 @@
 // All that is known of one pod, one order or one decision.
 
-import { empty, failure, h, replace, result, table } from '../dom.js';
+import { attempt, empty, h, replace, result, table } from '../dom.js';
 import { counted, spaced, whole } from '../format.js';
 import { ask, link, parameters, remember } from '../net.js';
 import { copied, podLink } from '../pods.js';
@@ -28,11 +28,9 @@ export async function show({ body, signal }) {
       return;
     }
     replace(content, h('p', { class: 'muted' }, `Looking at ${what}.`));
-    try {
+    await attempt(content, signal, async () => {
       replace(content, told(await ask('/api/story', { what }, { signal }), signal));
-    } catch (error) {
-      if (!signal.aborted) replace(content, failure(error));
-    }
+    });
   }
   await look();
 }
@@ -135,9 +133,10 @@ function byOther(one, heading) {
 function pendingPart(story, signal) {
   const content = h('div', { 'aria-live': 'polite' }, h('p', { class: 'muted' }, 'Planning again, with the cluster as it is now.'));
   const what = `${story.namespace}/${story.name}`;
-  ask('/api/pending', { pod: what }, { signal })
-    .then((found) => replace(content, pendingAnswer(found.found), h('p', null, h('a', { href: link('/cluster', { pod: what }) }, 'See on the grid of nodes what stands in the way'))))
-    .catch((error) => { if (!signal.aborted) replace(content, failure(error)); });
+  attempt(content, signal, async () => {
+    const { found } = await ask('/api/pending', { pod: what }, { signal });
+    replace(content, pendingAnswer(found), h('p', null, h('a', { href: link('/cluster', { pod: what }) }, 'See on the grid of nodes what stands in the way')));
+  });
   return h('section', { class: 'card' },
     h('h3', null, 'Why it is pending'),
     facts([['Held', story.held ? `${story.held.reason}: ${story.held.message || ''}` : null], ['Delayed', story.delayed], ['No plan', story.unplanned], ['Scheduler says', story.condition], ['Group', story.group]]),

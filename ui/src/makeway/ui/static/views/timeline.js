@@ -1,6 +1,6 @@
 // Preemptions and refusals, the newest first, with a picture of when they were.
 
-import { announce, empty, h, replace, result, row, svg, word } from '../dom.js';
+import { announce, empty, h, replace, result, row, svg, table, word } from '../dom.js';
 import { age, counted, seconds, spaced, who, whole } from '../format.js';
 import { link, parameters, pause, remember } from '../net.js';
 import { concerns, victims } from '../pods.js';
@@ -34,14 +34,11 @@ export async function show({ body, store, signal }) {
     h('label', null, 'Find ', h('input', { name: 'find', type: 'search', value: chosen.find || '', oninput: change, autocomplete: 'off', spellcheck: 'false', placeholder: 'pod, node, queue, id' })));
   const count = h('p', { class: 'muted count' });
   const picture = h('div');
-  const rows = h('tbody');
+  const listed = table('Preemptions and refusals, the newest first', COLUMNS, [], { class: 'timeline' });
+  const rows = listed.querySelector('tbody');
   const more = h('button', { type: 'button', class: 'more', onclick: () => { shown += AT_ONCE; draw(); } }, `Show ${AT_ONCE} more`);
   const nothing = h('div');
-  body.append(filters, picture, count,
-    h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Timeline' },
-      h('table', { class: 'timeline' }, h('caption', { class: 'unseen' }, 'Preemptions and refusals, the newest first'),
-        h('thead', null, h('tr', null, COLUMNS.map(([name, kind]) => h('th', { scope: 'col', class: kind }, name)))), rows)),
-    nothing, more);
+  body.append(filters, picture, count, listed, nothing, more);
 
   let shown = AT_ONCE;
   const drawn = new Map();
