@@ -20,7 +20,9 @@ from integration.cluster import RunningCluster
 from integration.conftest import Install
 from integration.waiting import IN_FORCE_SECONDS, NotYet, until, until_seen
 from makeway.bus.signing.keys import SigningKind
-from makeway.cli.check.secrets import secrets_results
+from makeway.cli.check.cluster import secrets_results
+from makeway.cli.check.place import CheckedCluster
+from makeway.cli.connect.form import Form
 from makeway.cli.keys.keeping import SecretsKeeper
 from makeway.cli.keys.making import AUTHORITY, PASSWORDS, SecretContents, WantedSecrets, contents, login
 from makeway.cli.keys.stores import LABELS, UNREADABLE, KeyStore
@@ -180,7 +182,7 @@ async def test_an_upgrade_from_a_chart_that_rendered_logins_and_keys_keeps_them(
     await chart_control_plane.kubectl("delete", "secret", "-n", NAMESPACE, login("planner"))
     async with chart_control_plane.connect() as api:
         await SecretsKeeper(KeyStore(api, wanted.namespace), wanted).ensure(datetime.now(UTC))
-        (result,) = await secrets_results(api, NAMESPACE)
+        (result,) = await secrets_results(CheckedCluster(api, NAMESPACE, Form(), replaced=False))
     again = (await stored())[login("planner")]
     assert again["password"] == before[login("planner")]["password"]
     assert again["tls.crt"] != before[login("planner")]["tls.crt"]  # its private key is lost

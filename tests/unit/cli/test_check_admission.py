@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from makeway.bus.errors import BusUnavailable
-from makeway.cli.check.admission import admission_result
+from makeway.cli.check.cluster import admission_result
 from makeway.cli.check.place import CheckedBus, CheckedCluster
 from makeway.cli.check.table import LOOKS, NATS_LOOKS, Look
 from makeway.cli.connect.form import Form
@@ -56,7 +56,8 @@ ALL: dict[str, dict[str, object]] = {POLICY: {"spec": {}}, BINDING: bound("Deny"
 async def test_what_does_not_bound_the_evictors_token_is_told(
     objects: dict[str, dict[str, object]], state: str, detail: str
 ) -> None:
-    result = await admission_result(cast("Api", Serving(objects)), "makeway-system")
+    at = CheckedCluster(cast("Api", Serving(objects)), "makeway-system", Form(), replaced=False)
+    result = await admission_result(at)
 
     assert result.state == state
     assert detail in result.detail

@@ -3,8 +3,8 @@
 import pytest
 
 from makeway.bus.control import Unplanned
-from makeway.cli.check.groups import group_of
-from makeway.cli.check.unplanned import unplanned_result
+from makeway.cli.check.components import unplanned_result
+from makeway.cli.check.result import group_of
 
 
 @pytest.mark.parametrize(

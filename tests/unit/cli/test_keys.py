@@ -15,6 +15,8 @@ from aiohttp import web
 
 from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
 from makeway.cli.check.keys import judge, keys_result
+from makeway.cli.check.place import CheckedCluster
+from makeway.cli.connect.form import Form
 from makeway.cli.keys.stores import OUTSIDE, PUBLISHED_AT, KindKeys
 from makeway.runtime.kube import Api
 from served import served
@@ -302,7 +304,7 @@ async def test_check_does_not_remind_of_keys_that_are_kept_outside_of_the_cluste
 
     async with serving(cluster) as url:
         api = await Api.connect(kubeconfig=str(kubeconfig(tmp_path, url)), user_agent="test")
-        said = await keys_result(api, "makeway-system", ("planner", "evictor"))
+        said = await keys_result(CheckedCluster(api, "makeway-system", Form(), replaced=False))
         await api.close()
 
     named = ", ".join(f"{kind} {ids[0]}" for kind, ids in cluster.public().items())

@@ -16,7 +16,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
 from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
-from makeway.cli.check.secrets import judge, secrets_results
+from makeway.cli.check.cluster import judge_secrets as judge
+from makeway.cli.check.cluster import secrets_results
+from makeway.cli.check.place import CheckedCluster
+from makeway.cli.connect.form import Form
 from makeway.cli.keys import keeping
 from makeway.cli.keys.keeping import MADE_AGAIN, SecretsKeeper, written_login
 from makeway.cli.keys.making import (
@@ -453,4 +456,5 @@ async def test_a_cluster_in_which_none_was_made_has_a_null_in_place_of_a_list() 
         async def request(self, method: str, path: str, **_: object) -> bytes:
             return b'{"kind":"PartialObjectMetadataList","items":null}'
 
-    assert await secrets_results(cast("Api", _None()), "makeway-system") == ()
+    at = CheckedCluster(cast("Api", _None()), "makeway-system", Form(), replaced=False)
+    assert await secrets_results(at) == ()

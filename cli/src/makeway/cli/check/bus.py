@@ -19,6 +19,7 @@ from makeway.bus.streams.configs import (
 from makeway.bus.streams.consumer import consumer_drift
 from makeway.cli.ages import age
 from makeway.cli.check.clocks import Reading
+from makeway.cli.check.place import CheckedBus
 from makeway.cli.check.result import CheckResult
 from makeway.core.text import counted
 
@@ -28,15 +29,15 @@ _RESTORE: Final = f"{_MAKE}; see who changed it"
 _PARKED_LATELY: Final = timedelta(days=1)
 
 
-async def answer_result(bus: Bus) -> CheckResult:
+async def answer_result(at: CheckedBus) -> CheckResult:
     """Ask NATS for a sign of life; raises BusError."""
-    await bus.connection.round_trip()
+    await at.bus.connection.round_trip()
     return CheckResult("NATS", "ok", "it answers, and JetStream is asked below")
 
 
-async def stream_results(bus: Bus, readings: list[Reading]) -> Sequence[CheckResult]:
-    """Look at every stream; the server's clock is added to `readings`. Raises BusError."""
-    results = []
+async def stream_results(at: CheckedBus) -> Sequence[CheckResult]:
+    """Look at every stream; the server's clock is added to the readings. Raises BusError."""
+    bus, readings, results = at.bus, at.readings, list[CheckResult]()
     for config in (*stream_configs(bus.subjects), epochs_config(bus.subjects)):
         before = datetime.now(UTC)
         if (info := await _info(bus, f"STREAM.INFO.{config['name']}")) is None:
@@ -94,9 +95,9 @@ def stream_result(config: Mapping[str, Any], info: Mapping[str, Any]) -> CheckRe
     return CheckResult(name, "ok", f"{copies}, {counted(info['state']['messages'], 'message')}")
 
 
-async def consumer_result(bus: Bus) -> CheckResult:
+async def consumer_result(at: CheckedBus) -> CheckResult:
     """Look at the consumer that evictors share; raises BusError."""
-    name = "evictors' consumer"
+    bus, name = at.bus, "evictors' consumer"
     info = await _info(bus, f"CONSUMER.INFO.{bus.subjects.orders_stream}.{EVICTOR_CONSUMER}")
     if info is None:
         return CheckResult(name, "wrong", "it does not exist", "an evictor makes it when it starts")

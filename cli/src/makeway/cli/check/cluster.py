@@ -1,7 +1,8 @@
-"""What `makeway check` asks the API server: its version, makeway's pods, configuration and profiles."""
+"""What `makeway check` asks the API server: its version, and what of makeway's is in the cluster."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -10,7 +11,9 @@ import msgspec
 from makeway.cli.check import scheduler as check_scheduler
 from makeway.cli.check.place import CheckedCluster
 from makeway.cli.check.result import CheckResult
-from makeway.cli.connect.objects import listed
+from makeway.cli.connect.objects import METADATA_LIST, Bare, listed, read_object
+from makeway.cli.keys.keeping import MADE_AGAIN
+from makeway.cli.keys.stores import MANAGED_BY, MANAGED_BY_LABEL, UNREADABLE
 from makeway.cli.policy.lint import KEYS, lint
 from makeway.core.k8s.objects import ConfigMap, Metadata, PodCondition, PodStatus
 from makeway.core.policy.brake import CONFIGMAP as BRAKE
@@ -19,6 +22,9 @@ from makeway.runtime.kube import Api
 
 _LABELS: Final = "app.kubernetes.io/name=makeway"
 _CONFIGMAPS: Final = {"makeway-policy": "policy", "makeway-queues": "queues"}
+_ADMISSION: Final = "makeway-admission"
+_DELETE_POLICY: Final = "makeway-evictor-delete"
+_GROUP: Final = "/apis/admissionregistration.k8s.io/v1"
 
 
 class _Version(msgspec.Struct, rename="camel"):
@@ -38,11 +44,11 @@ async def server_version(api: Api) -> tuple[str, int]:
     return version.git_version, int(digits or 0)
 
 
-async def pods_results(api: Api, namespace: str) -> list[CheckResult]:
+async def pods_results(at: CheckedCluster) -> list[CheckResult]:
     """Say which of makeway's pods are not ready; nothing where it runs in none. Raises as `Api.request`."""
-    path = f"/api/v1/namespaces/{namespace}/pods"
-    pods = await listed(api, path, _Pod, query={"labelSelector": _LABELS})
-    return list(judge_pods(pods, namespace))
+    path = f"/api/v1/namespaces/{at.namespace}/pods"
+    pods = await listed(at.api, path, _Pod, query={"labelSelector": _LABELS})
+    return list(judge_pods(pods, at.namespace))
 
 
 def judge_pods(pods: Sequence[_Pod], namespace: str) -> Iterator[CheckResult]:
@@ -137,3 +143,49 @@ def _configuration(name: str, data: Mapping[str, str], kind: str, namespace: str
         yield CheckResult(kind, "warning", f"{accepted}; {'; '.join(warnings)}", remedy)
         return
     yield CheckResult(kind, "ok", accepted)
+
+
+async def admission_result(at: CheckedCluster) -> CheckResult:
+    """Look at the policy that bounds the evictor's deletes, its binding, and the ConfigMap that it reads.
+
+    Raises as `Api.request`.
+    """
+    name, remedy = "admission policies", "helm upgrade with admissionPolicies.enabled=true"
+    if await read_object(at.api, f"{_GROUP}/validatingadmissionpolicies/{_DELETE_POLICY}") is None:
+        detail = "none: whoever has the evictor's token may delete any pod"
+        return CheckResult(name, "warning", detail, f"{remedy}, on Kubernetes 1.30 or newer")
+    binding = await read_object(at.api, f"{_GROUP}/validatingadmissionpolicybindings/{_DELETE_POLICY}")
+    if binding is None or "Deny" not in json.loads(binding)["spec"].get("validationActions", ()):
+        return CheckResult(name, "wrong", f"{_DELETE_POLICY} is not bound with action Deny", remedy)
+    if await read_object(at.api, f"/api/v1/namespaces/{at.namespace}/configmaps/{_ADMISSION}") is None:
+        detail = f"ConfigMap {at.namespace}/{_ADMISSION} is missing: the API server refuses every delete"
+        return CheckResult(name, "wrong", detail, remedy)
+    return CheckResult(name, "ok", "the API server holds evictor and scheduler to them")
+
+
+async def secrets_results(at: CheckedCluster) -> Sequence[CheckResult]:
+    """Look at what is noted on Secrets, not at what they hold; nothing where none was made in the cluster.
+
+    Raises as `Api.request`.
+    """
+    found = await listed(at.api, f"/api/v1/namespaces/{at.namespace}/secrets", Bare, accept=METADATA_LIST)
+    return judge_secrets([one.metadata for one in found])
+
+
+def judge_secrets(found: Sequence[Metadata]) -> Sequence[CheckResult]:
+    """Say how many Secrets were made, which were made again, which cannot be read. Pure."""
+    made = [one for one in found if (one.labels or {}).get(MANAGED_BY_LABEL) == MANAGED_BY]
+    if unreadable := _noted(found, UNREADABLE):
+        remedy = "write it anew, or delete it: makeway streams --keep makes it again"
+        return (CheckResult("secrets", "wrong", f"unreadable: {unreadable}", remedy),)
+    if not made:
+        return ()
+    again = _noted(found, MADE_AGAIN)
+    lost = f"; lost and made again: {again}" if again else ""
+    return (CheckResult("secrets", "ok", f"{len(made)} made in the cluster{lost}"),)
+
+
+def _noted(found: Sequence[Metadata], annotation: str) -> str:
+    """Name the Secrets that have an annotation, and what it says."""
+    noted = [(one.name, text) for one in found if (text := (one.annotations or {}).get(annotation))]
+    return ", ".join(f"{name} ({text})" for name, text in sorted(noted))

@@ -15,11 +15,10 @@ from makeway.bus.errors import BusError
 from makeway.cli.check import clocks as check_clocks
 from makeway.cli.check.clocks import Reading
 from makeway.cli.check.cluster import server_version
-from makeway.cli.check.groups import grouped
 from makeway.cli.check.minors import judge_api_server
 from makeway.cli.check.place import CheckedBus, CheckedCluster
 from makeway.cli.check.presence import not_installed
-from makeway.cli.check.result import CheckReport, CheckResult, lines, report_of, verdict
+from makeway.cli.check.result import CheckReport, CheckResult, grouped, lines, report_of, verdict
 from makeway.cli.check.rights import replaces_the_scheduler
 from makeway.cli.check.table import LOOKS, NATS_LOOKS
 from makeway.cli.connect.form import Form, installed_form

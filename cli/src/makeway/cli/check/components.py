@@ -1,4 +1,7 @@
-"""What the components' own answers say: who is there, which versions, in step with the planner. Pure."""
+"""What the components' own answers say: who is there, which versions, in step with the planner. Pure.
+
+And what becomes of pods that there is no plan for, in mode enforce.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from makeway.bus.component_status import ComponentStatus
+from makeway.bus.control import Unplanned
 from makeway.cli.check.result import CheckResult
 from makeway.cli.connect.form import PARTS
 
@@ -22,6 +26,9 @@ _WITHOUT_PLUGIN: Final = {
 """The same where no scheduler asks for plans."""
 _START: Final = "see why: kubectl get pods -n {namespace} -l app.kubernetes.io/component={component}"
 _START_SCHEDULER: Final = "see whether it runs, and natsURL among the MakeWay arguments of its profile"
+
+_WITHOUT_A_PLAN: Final = "scheduler without a plan"
+_ACTS: Final = "kube-scheduler's own preemption acts, where the profile has it"
 
 _SIGNERS: Final = ("planner", "evictor")
 """The parts that have private keys."""
@@ -201,3 +208,21 @@ def _in_step(statuses: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
             f"its own argument holds it to mode {one.own_mode}",
             "take --mode, or mode in the profile's MakeWay arguments, away to follow the policy alone",
         )
+
+
+def unplanned_result(told: Unplanned) -> CheckResult:
+    """Say what restricts preemption, and for whom it acts without a plan all the same."""
+    if told.protecting:
+        names = ", ".join((*told.protecting, *told.restricting))
+        return CheckResult(
+            "scheduler without a plan", "ok", f"nothing is evicted, since pods are protected: {names}"
+        )
+    if not told.restricting:
+        return CheckResult(_WITHOUT_A_PLAN, "ok", f"nothing restricts preemption: {_ACTS}")
+    acting = [name for name in ("default", "system") if getattr(told, name) == "fallback"]
+    names = ", ".join(told.restricting)
+    if len(acting) == 1:
+        rest = f"pods wait, but {_ACTS} for those of whenUnplanned.{acting[0]}"
+    else:
+        rest = f"{_ACTS}, by whenUnplanned" if acting else "pods wait"
+    return CheckResult(_WITHOUT_A_PLAN, "ok", f"preemption is restricted by {names}: {rest}")

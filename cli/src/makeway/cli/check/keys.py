@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Final
 
+from makeway.cli.check.place import CheckedCluster
 from makeway.cli.check.result import CheckResult
 from makeway.cli.keys.stores import OUTSIDE, SECRETS, KeyStore, KindKeys, unreadable
 from makeway.runtime.key_ring import CONFIGMAP
-from makeway.runtime.kube import Api
 
 _NAME: Final = "signing keys"
 
 
-async def keys_result(api: Api, namespace: str, parts: Collection[str]) -> CheckResult:
+async def keys_result(at: CheckedCluster) -> CheckResult:
     """Look at the public keys, and at the private ones of the parts that there are where we may.
 
-    Raises:
-        ApiError, ApiUnavailable: the API server did not answer.
+    Raises as `Api.request`.
     """
-    store = KeyStore(api, namespace)
+    store = KeyStore(at.api, at.namespace)
     found = await store.kinds()
     if not store.holds(CONFIGMAP) and all(one.absent for one in found):
         return CheckResult(_NAME, "ok", "none: messages are neither signed nor verified")
-    of_parts = [one for one in found if SECRETS[one.kind].removeprefix("makeway-signing-") in parts]
+    of_parts = [one for one in found if SECRETS[one.kind].removeprefix("makeway-signing-") in at.form.parts]
     return judge(of_parts, outside=store.noted(CONFIGMAP).get(OUTSIDE) == "true")
 
 

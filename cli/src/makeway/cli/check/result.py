@@ -1,4 +1,4 @@
-"""One result of `makeway check`: a tick, or what is wrong and what to do. Pure."""
+"""One result of `makeway check`: a tick, or what is wrong and what to do; which part it is about. Pure."""
 
 from __future__ import annotations
 
@@ -17,6 +17,22 @@ _NAMED: Final = 3
 
 _TELLING: Final = ("NATS", "pods", "configuration")
 """Of these, what is not known leaves it open how the parts do. Few may see Secrets, and need to."""
+
+MAKEWAY: Final = "makeway"
+"""The group of what concerns all parts, and of what has no other."""
+
+_BEGINNINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    MAKEWAY: (),
+    "Kubernetes": ("Kubernetes", "admission policies", "pod groups", "clocks"),
+    "configuration": ("priority classes", "policy", "queues", "brake", "configuration"),
+    "NATS": ("NATS", "stream", "quarantine", "evictors' consumer"),
+    "planner": ("rights of planner", "preemption loops", "planner"),
+    "evictor": ("rights of evictor", "evictor", "caps of ", "breaker"),
+    "scheduler": ("rights of scheduler", "scheduler", "kube-scheduler"),
+    "nominator": ("rights of nominator", "nominator"),
+    "shadow": ("shadow",),
+}
+"""The groups as they are shown, and how the names of their results begin; the first that fits counts."""
 
 _SIGNS: Final[Mapping[State, tuple[str, str]]] = {
     "ok": ("✓", "green"),
@@ -88,3 +104,16 @@ def verdict(report: CheckReport) -> Text:
     if report.blind:
         return Text.assemble(("not known whether all is well", "yellow"), f"; {head}")
     return Text.assemble(("nothing is wrong", "green"), f"; {head}")
+
+
+def group_of(name: str) -> str:
+    """Return the group of a result, by its name."""
+    return next((group for group, beginnings in _BEGINNINGS.items() if name.startswith(beginnings)), MAKEWAY)
+
+
+def grouped(results: Iterable[CheckResult]) -> list[tuple[str, list[CheckResult]]]:
+    """Return results by what they are about, each group in their order; groups without any are left out."""
+    found: dict[str, list[CheckResult]] = {group: [] for group in _BEGINNINGS}
+    for result in results:
+        found[group_of(result.name)].append(result)
+    return [(group, of_it) for group, of_it in found.items() if of_it]

@@ -11,10 +11,14 @@ from typing import Final, Generic, TypeVar
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError
 from makeway.cli.check import components
-from makeway.cli.check.admission import admission_result
 from makeway.cli.check.bus import answer_result, consumer_result, stream_results
 from makeway.cli.check.clocks import Reading
-from makeway.cli.check.cluster import configuration_results, pods_results
+from makeway.cli.check.cluster import (
+    admission_result,
+    configuration_results,
+    pods_results,
+    secrets_results,
+)
 from makeway.cli.check.keys import keys_result
 from makeway.cli.check.minors import judge_schedulers
 from makeway.cli.check.place import CheckedBus, CheckedCluster
@@ -22,8 +26,6 @@ from makeway.cli.check.pod_groups import pod_group_results
 from makeway.cli.check.priority_classes import class_result
 from makeway.cli.check.result import CheckResult
 from makeway.cli.check.rights import rights_results
-from makeway.cli.check.secrets import secrets_results
-from makeway.cli.check.unplanned import unplanned_result
 from makeway.cli.history.comparisons import comparisons, sentences, summed
 from makeway.runtime.kube import ApiError
 from makeway.runtime.process import version
@@ -98,35 +100,26 @@ async def _unplanned(at: CheckedBus) -> Sequence[CheckResult]:
     state, _ = await at.bus.control()
     if not at.form.plugin or state is None or state.unplanned is None:
         return ()
-    return (unplanned_result(state.unplanned),)
+    return (components.unplanned_result(state.unplanned),)
 
 
 LOOKS: Final[Sequence[Look[CheckedCluster]]] = (
     Look("rights", rights_results, "ask an administrator, who may create subjectaccessreviews"),
     Look("pod groups", pod_group_results, "ask whoever may read the discovery of scheduling.k8s.io"),
-    Look("pods", lambda at: pods_results(at.api, at.namespace), "ask whoever may list pods there"),
+    Look("pods", pods_results, "ask whoever may list pods there"),
     Look("configuration", configuration_results, "ask whoever may list ConfigMaps there"),
     Look("priority classes", class_result, "ask whoever may list PriorityClasses"),
-    Look(
-        "signing keys",
-        lambda at: keys_result(at.api, at.namespace, at.form.parts),
-        "ask whoever may read makeway's Secrets",
-    ),
-    Look("secrets", lambda at: secrets_results(at.api, at.namespace), "ask whoever may list Secrets there"),
-    Look(
-        "admission policies",
-        lambda at: admission_result(at.api, at.namespace),
-        "ask whoever may read admission policies",
-        evicts=True,
-    ),
+    Look("signing keys", keys_result, "ask whoever may read makeway's Secrets"),
+    Look("secrets", secrets_results, "ask whoever may list Secrets there"),
+    Look("admission policies", admission_result, "ask whoever may read admission policies", evicts=True),
 )
 
 _READ: Final = "see that JetStream runs, and that this user may read the streams"
 
 NATS_LOOKS: Final[Sequence[Look[CheckedBus]]] = (
-    Look("NATS", lambda at: answer_result(at.bus), "see that NATS runs"),
-    Look("streams", lambda at: stream_results(at.bus, at.readings), _READ),
-    Look("evictors' consumer", lambda at: consumer_result(at.bus), _READ, evicts=True),
+    Look("NATS", answer_result, "see that NATS runs"),
+    Look("streams", stream_results, _READ),
+    Look("evictors' consumer", consumer_result, _READ, evicts=True),
     Look("control state", _unplanned, _READ),
     Look("components", _answers, "see that this user may ask the components, subject STATUS of makeway"),
 )
