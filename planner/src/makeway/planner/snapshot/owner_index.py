@@ -23,33 +23,24 @@ class OwnerIndex:
         self._owned: dict[str, int] = {}
         self._applications: dict[tuple[str, str], list[tuple[int, str]]] = {}
 
-    def add(self, pod: PodRecord) -> str:
-        """Note a pod; return the UID of the originator that it replaces, empty for none.
-
-        O(its owners + log pods of its application).
-        """
+    def add(self, pod: PodRecord) -> None:
+        """Note a pod. O(its owners + log pods of its application)."""
         for uid in pod.facts.owners:
             self._owned[uid] = self._owned.get(uid, 0) + 1
-        if not pod.facts.application:
-            return ""
-        pods = self._applications.setdefault(_application(pod), [])
-        insort(pods, _age(pod))
-        return pods[1][1] if len(pods) > 1 and pods[0][1] == pod.uid else ""
+        if pod.facts.application:
+            insort(self._applications.setdefault(_application(pod), []), _age(pod))
 
-    def discard(self, pod: PodRecord) -> str:
-        """Forget a pod that was added as it is here; return the UID of the originator that replaces it."""
+    def discard(self, pod: PodRecord) -> None:
+        """Forget a pod that was added as it is here."""
         for uid in pod.facts.owners:
             self._owned[uid] -= 1
             if not self._owned[uid]:
                 del self._owned[uid]
-        if not pod.facts.application:
-            return ""
-        pods = self._applications[_application(pod)]
-        place = bisect_left(pods, _age(pod))
-        del pods[place]
-        if not pods:
-            del self._applications[_application(pod)]
-        return pods[0][1] if pods and place == 0 else ""
+        if pod.facts.application:
+            pods = self._applications[_application(pod)]
+            del pods[bisect_left(pods, _age(pod))]
+            if not pods:
+                del self._applications[_application(pod)]
 
     def is_originator(self, pod: PodRecord) -> bool:
         """Report whether a pod is the first of its application."""

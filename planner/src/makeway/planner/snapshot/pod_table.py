@@ -224,9 +224,8 @@ class PodTable:
             self._budget_sets[pod.uid] = budgets
         self.exemptions.add(pod)
         self.daemonsets.add(pod)
-        displaced = self.owners.add(pod)
+        self.owners.add(pod)
         self.queues.place(pod)
-        self.queues.renew(displaced)
 
     def _count_out(self, pod: PodRecord) -> None:
         self.signatures.release(self._signatures.pop(pod.uid))
@@ -236,7 +235,7 @@ class PodTable:
         self.exemptions.discard(pod)
         self.daemonsets.discard(pod)
         self.queues.discard(pod)
-        self.queues.renew(self.owners.discard(pod))
+        self.owners.discard(pod)
 
     def _forget_name(self, pod: PodRecord) -> None:
         names = self._uids[pod.namespace]
@@ -281,7 +280,6 @@ class PodTable:
             del self._budget_sets[uid]
         else:
             self._budget_sets[uid] = changed
-        self.queues.renew(uid)
         if (place := self._nodes.place_of(pod)) is not None:
             self._nodes.columns.set_layer(BUDGETS, *place, changed)
             self._nodes.touch(place[:1])
@@ -293,7 +291,6 @@ class PodTable:
         pod = self.by_uid.get(uid)
         if pod is None or not pod.node:
             return
-        self.queues.renew(uid)
         if (place := self._nodes.place_of(pod)) is not None:
             columns = self._nodes.columns
             differs = columns.set_exemption(*place, self.exemptions.exemption_of(pod))

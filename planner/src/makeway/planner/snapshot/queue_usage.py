@@ -5,7 +5,8 @@ Owned by the snapshot. Pure state; a pod event costs O(depth of the tree).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
 
 from makeway.core.k8s.queue_labels import asked_for
 from makeway.core.queues.placement import place
@@ -41,8 +42,7 @@ class QueueUsage:
         self.staying: Usage | None = None
         self.misplaced: dict[str, str] = {}
         self._leaves: dict[str, int] = {}
-        self._records: dict[str, PodRecord] = {}
-        self._members: dict[int, dict[str, Unit]] = {}
+        self._pods: dict[int, dict[str, PodRecord]] = {}
 
     # ---------------------------------------------------------------------------------- reading
 
@@ -76,20 +76,21 @@ class QueueUsage:
             raise ValueError("there are no queues")
         usage = self.staying.copy()
         for uid in leaving:
-            pod = self._records.get(uid)
+            pod = self._bound(uid)
             if pod is not None and not pod.terminating:
                 usage.remove(self._leaves[uid], pod.requests)
 
         whole: dict[int, Unit | None] = {}
 
         def members(leaf: int) -> Iterable[Unit]:
-            return self._going(list(self._members.get(leaf, {}).items()), leaving, whole)
+            there = [uid for uid, pod in self._pods.get(leaf, {}).items() if not pod.terminating]
+            return self._going(leaf, there, leaving, whole)
 
         return usage, members
 
     def surplus(self, leaving: Collection[str]) -> Surplus:
         """Return what tells how many pods of a gang may go without breaking it, once these pods have left."""
-        fewer = self._groups.losing(self._records.get(uid) for uid in leaving)
+        fewer = self._groups.losing(map(self._bound, leaving))
         by_gang = {str(self._groups.by_number(number).key): lost for number, lost in fewer.items()}
         return lambda gang: self._units.surplus(gang) - by_gang.get(gang, 0)
 
@@ -99,17 +100,16 @@ class QueueUsage:
 
     def staying_in(self, queue: Queue) -> Iterator[PodRecord]:
         """Return the bound pods in and below a queue that are not being deleted. O(bound pods)."""
-        for uid, leaf in self._leaves.items():
-            if queue.number <= leaf < queue.below and not (pod := self._records[uid]).terminating:
-                yield pod
+        for number in range(queue.number, queue.below):
+            yield from (pod for pod in self._pods.get(number, {}).values() if not pod.terminating)
 
     def record(self, uid: str) -> PodRecord:
         """Return a bound pod; KeyError where it is not known."""
-        return self._records[uid]
+        return self._pods[self._leaves[uid]][uid]
 
     def __contains__(self, uid: str) -> bool:
         """Report whether a bound pod is counted."""
-        return uid in self._records
+        return uid in self._leaves
 
     def members_of(self, uids: Iterable[str]) -> dict[int, list[Unit]]:
         """Return those of some pods that are counted and not being deleted, as units, by queue.
@@ -117,34 +117,34 @@ class QueueUsage:
         A group that goes whole is left out where not all of its pods are among them.
         """
         chosen = set(uids)
-        by_leaf: dict[int, list[tuple[str, Unit]]] = {}
+        by_leaf: defaultdict[int, list[str]] = defaultdict(list)
         for uid in chosen:
-            leaf = self._leaves.get(uid)
-            if leaf is not None and (unit := self._members.get(leaf, {}).get(uid)) is not None:
-                by_leaf.setdefault(leaf, []).append((uid, unit))
+            if (pod := self._bound(uid)) is not None and not pod.terminating:
+                by_leaf[self._leaves[uid]].append(uid)
         whole: dict[int, Unit | None] = {}
         return {
-            leaf: [one for one in self._going(pods, (), whole) if chosen.issuperset(one.uids)]
-            for leaf, pods in by_leaf.items()
+            leaf: [one for one in self._going(leaf, there, (), whole) if chosen.issuperset(one.uids)]
+            for leaf, there in by_leaf.items()
         }
 
+    def _bound(self, uid: str) -> PodRecord | None:
+        return self.record(uid) if uid in self._leaves else None
+
     def _going(
-        self, pods: Iterable[tuple[str, Unit]], leaving: Collection[str], whole: dict[int, Unit | None]
+        self, leaf: int, uids: Iterable[str], leaving: Collection[str], whole: dict[int, Unit | None]
     ) -> Iterator[Unit]:
         """Yield the units of some pods of a leaf, each once, as they are when they are yielded.
 
         `whole`: units of several pods that were met before, by number; None where all of their pods leave.
         """
         met: set[int] = set()
-        for uid, unit in pods:
-            record = self._records.get(uid)
-            if uid in leaving:
+        for uid in uids:
+            pod = self._pods.get(leaf, {}).get(uid)
+            if pod is None or uid in leaving:
                 continue
-            group = self._groups.unit_of_pod(record) if record is not None and record.group else None
-            if record is None or not record.group:
-                yield unit
-            elif group is None:
-                yield self._units.of(record)
+            group = self._groups.unit_of_pod(pod)
+            if group is None:
+                yield self._units.of(pod)
             elif group.number not in met:
                 met.add(group.number)
                 if group.number not in whole:
@@ -163,24 +163,14 @@ class QueueUsage:
 
     # --------------------------------------------------------------------------------- changing
 
-    def adopt(self, tree: QueueTree | None, revision: str) -> tuple[Collection[str], Callable[[str], None]]:
-        """Put a tree in force, in which no pod is placed yet. O(queues).
-
-        Returns the pods of the tree before, and what frees the memory of one of them: of all at once it
-        takes long.
-        """
-        leaves, members = self._leaves, self._members
+    def adopt(self, tree: QueueTree | None, revision: str) -> None:
+        """Put a tree in force, in which no pod is placed yet. O(queues + pods of the tree before)."""
         self.tree, self.revision = tree, revision
         self.held = self.staying = None
         if tree is not None:
             self.held, self.staying = Usage(tree), Usage(tree)
-        self._leaves, self._records, self._members = {}, {}, {}
+        self._leaves, self._pods = {}, {}
         self.misplaced.clear()
-
-        def free(uid: str) -> None:
-            members.get(leaves[uid], {}).pop(uid, None)
-
-        return leaves.keys(), free
 
     def discard(self, pod: PodRecord) -> None:
         """Count a pod no longer."""
@@ -188,17 +178,10 @@ class QueueUsage:
             self.misplaced.pop(pod.uid, None)
         leaf = self._leaves.pop(pod.uid, None)
         if leaf is not None and self.held is not None and self.staying is not None:
-            del self._records[pod.uid]
+            del self._pods[leaf][pod.uid]
             self.held.remove(leaf, pod.requests)
             if not pod.terminating:
                 self.staying.remove(leaf, pod.requests)
-                del self._members[leaf][pod.uid]
-
-    def renew(self, uid: str) -> None:
-        """Look again at a pod whose class, application or protection may be another."""
-        leaf = self._leaves.get(uid)
-        if leaf is not None and not self._records[uid].terminating:
-            self._members[leaf][uid] = self._units.of(self._records[uid])
 
     def place(self, pod: PodRecord) -> None:
         """Count a pod in the queue where it belongs, if it is not counted yet."""
@@ -211,8 +194,7 @@ class QueueUsage:
             return
         leaf = found.queue.number
         self._leaves[pod.uid] = leaf
-        self._records[pod.uid] = pod
+        self._pods.setdefault(leaf, {})[pod.uid] = pod
         self.held.add(leaf, pod.requests)
         if not pod.terminating:
             self.staying.add(leaf, pod.requests)
-            self._members.setdefault(leaf, {})[pod.uid] = self._units.of(pod)

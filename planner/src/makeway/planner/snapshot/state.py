@@ -289,7 +289,7 @@ class Snapshot:
         self.queues.source = source
         limited = {name for queue in tree or () for name in (*queue.guaranteed, *queue.maximum)}
         self.updates.count_limited(limited)
-        self.pending_updates.add("the queues before are being put away", *self.queues.adopt(tree, revision))
+        self.queues.adopt(tree, revision)
         pods = self.pods if tree is not None else ()
         self.pending_updates.add("the queues are being filled", pods, self._pods.enqueue)
         if self.exemptions.forget_queues():
