@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from makeway.core.index import Index
 from makeway.core.k8s.budget import PENDING, UNREADY, Budget, Health
 from makeway.core.policy.document import in_namespaces
 from makeway.planner.snapshot.columns import Flags, Ints, extended
@@ -43,34 +44,31 @@ class _Namespace:
     """The budgets of one namespace, by a label that they require."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[str, str], dict[int, None]] = {}
+        self.found = Index[tuple[str, str], int, None]()
 
     def put(self, number: int, budget: Budget) -> None:
         for label in _labels(budget):
-            self.found.setdefault(label, {})[number] = None
+            self.found.put(label, number, None)
 
     def drop(self, number: int, budget: Budget) -> None:
         for label in _labels(budget):
-            numbers = self.found[label]
-            del numbers[number]
-            if not numbers:
-                del self.found[label]
+            self.found.discard(label, number)
 
     def loose(self, hard: bool) -> int:
         """Return how many are found by no label; those with an empty selector only where budgets are hard."""
-        return len(self.found.get(_ANY, ())) + (len(self.found.get(_EMPTY, ())) if hard else 0)
+        return len(self.found.of(_ANY)) + (len(self.found.of(_EMPTY)) if hard else 0)
 
     def all_loose(self) -> Iterable[int]:
         """Return the budgets that require no label, or select all pods."""
-        return (*self.found.get(_ANY, ()), *self.found.get(_EMPTY, ()))
+        return (*self.found.of(_ANY), *self.found.of(_EMPTY))
 
     def candidates(self, labels: Mapping[str, str], hard: bool) -> Iterable[int]:
         """Return the budgets that may cover a pod, each once."""
-        yield from self.found.get(_ANY, ())
+        yield from self.found.of(_ANY)
         if hard:
-            yield from self.found.get(_EMPTY, ())
+            yield from self.found.of(_EMPTY)
         for label in labels.items():
-            yield from self.found.get(label, ())
+            yield from self.found.of(label)
 
 
 def _labels(budget: Budget) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from makeway.core.index import Index
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.policy.facts import PodFacts, is_controlled, proven_facts
 from makeway.planner.snapshot.records import PodRecord
@@ -19,7 +20,7 @@ class DaemonSetIndex:
     def __init__(self) -> None:
         self.known = False
         self.items: dict[str, DaemonSetOwner] = {}
-        self._claims: dict[str, set[str]] = {}
+        self._claims = Index[str, str, None]()
 
     def controls(self, pod: PodRecord) -> bool:
         """Report whether a DaemonSet proves that it controls a pod. O(requirements of its selector)."""
@@ -34,14 +35,12 @@ class DaemonSetIndex:
     def add(self, pod: PodRecord) -> None:
         """Note a pod under the DaemonSet that it claims."""
         if pod.facts.daemon:
-            self._claims.setdefault(pod.facts.daemonset_uid, set()).add(pod.uid)
+            self._claims.put(pod.facts.daemonset_uid, pod.uid, None)
 
     def discard(self, pod: PodRecord) -> None:
         """Forget a pod."""
-        if pod.facts.daemon and (claims := self._claims.get(pod.facts.daemonset_uid)) is not None:
-            claims.discard(pod.uid)
-            if not claims:
-                del self._claims[pod.facts.daemonset_uid]
+        if pod.facts.daemon:
+            self._claims.discard(pod.facts.daemonset_uid, pod.uid)
 
     # Each returns the UIDs of the pods whose claim may be true now, or no longer; None where nothing differs.
 
@@ -50,11 +49,11 @@ class DaemonSetIndex:
         if self.items.get(daemonset.uid) == daemonset:
             return None
         self.items[daemonset.uid] = daemonset
-        return self._claims.get(daemonset.uid, ())
+        return self._claims.of(daemonset.uid)
 
     def remove(self, uid: str) -> Collection[str] | None:
         """Forget a DaemonSet."""
-        return None if self.items.pop(uid, None) is None else self._claims.get(uid, ())
+        return None if self.items.pop(uid, None) is None else self._claims.of(uid)
 
     def know(self, known: bool) -> Collection[str] | None:
         """Take over whether all have been listed. O(pods that claim any)."""

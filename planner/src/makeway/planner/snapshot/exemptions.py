@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
+from makeway.core.index import Index
 from makeway.core.k8s.objects import Namespace, PriorityClass
 from makeway.core.policy.document import Policy
 from makeway.core.policy.exemption import TERMINATING, Exemption, exempt_from_all
@@ -60,7 +61,7 @@ class Exemptions:
         self.facts_of: Callable[[PodRecord], PodFacts] = lambda pod: pod.facts
         self.terminating: dict[str, PodRecord] = {}
         self.terminating_version = 0
-        self._uids: dict[str, set[str]] = {}
+        self._uids = Index[str, str, None]()
         self._known: dict[tuple[str, int, str, bool, bool], Exemption] = {}
         self._intervals: dict[str, int] = {}
         self._bits: dict[tuple[str, str, str, tuple[str | None, ...]], int] = {}
@@ -144,18 +145,14 @@ class Exemptions:
             self.terminating[pod.uid] = pod
             self.terminating_version += 1
         if pod.facts.priority_class:
-            self._uids.setdefault(pod.facts.priority_class, set()).add(pod.uid)
+            self._uids.put(pod.facts.priority_class, pod.uid, None)
 
     def discard(self, pod: PodRecord) -> None:
         """Forget a pod under its class, and as terminating."""
         if pod.terminating:
             self.terminating.pop(pod.uid, None)
             self.terminating_version += 1
-        name = pod.facts.priority_class
-        if name:
-            self._uids[name].discard(pod.uid)
-            if not self._uids[name]:
-                del self._uids[name]
+        self._uids.discard(pod.facts.priority_class, pod.uid)
 
     def put_class(self, priority_class: PriorityClass) -> Collection[str]:
         """Add or change a class; return the UIDs of its pods, for which it may say otherwise now."""
@@ -166,14 +163,14 @@ class Exemptions:
         self._known.clear()
         if before is not None and _terms_of_class(before) == _terms_of_class(priority_class):
             return ()
-        return self._uids.get(name, ())
+        return self._uids.of(name)
 
     def remove_class(self, name: str) -> Collection[str]:
         """Forget a class; return the UIDs of its pods, whose exemptions may differ now."""
         self.classes.pop(name, None)
         self._intervals.pop(name, None)
         self._known.clear()
-        return self._uids.get(name, ())
+        return self._uids.of(name)
 
     def put_record(self, classes: Iterable[PriorityClass] | None) -> Collection[str]:
         """Take over the record, None where it is not known; return the UIDs of pods whose class is gone."""

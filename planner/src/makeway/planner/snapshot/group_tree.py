@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from makeway.core.index import Index
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 
 
@@ -10,15 +11,14 @@ class GroupTree:
 
     def __init__(self) -> None:
         self.records: dict[GroupKey, GroupRecord] = {}
-        self._children: dict[GroupKey, set[GroupKey]] = {}
+        self._children = Index[GroupKey, GroupKey, None]()
 
     def put(self, record: GroupRecord) -> list[str]:
         """Add a group or change it; return the PodGroups at or below it, by namespace/name."""
         self._unlink(self.records.get(record.key))
         self.records[record.key] = record
         if record.parent:
-            parent = GroupKey(record.key.namespace, record.parent, composite=True)
-            self._children.setdefault(parent, set()).add(record.key)
+            self._children.put(_parent(record), record.key, None)
         return self._below(record.key)
 
     def remove(self, key: GroupKey) -> list[str]:
@@ -28,13 +28,8 @@ class GroupTree:
         return below
 
     def _unlink(self, record: GroupRecord | None) -> None:
-        if record is None or not record.parent:
-            return
-        parent = GroupKey(record.key.namespace, record.parent, composite=True)
-        children = self._children[parent]
-        children.discard(record.key)
-        if not children:
-            del self._children[parent]
+        if record is not None and record.parent:
+            self._children.discard(_parent(record), record.key)
 
     def _below(self, key: GroupKey) -> list[str]:
         """Return the PodGroups at or below a group, each once, cycle or not."""
@@ -43,7 +38,11 @@ class GroupTree:
             one = left.pop()
             if not one.composite:
                 found.append(f"{one.namespace}/{one.name}")
-            more = self._children.get(one, set()) - seen
+            more = self._children.of(one).keys() - seen
             seen |= more
             left += more
         return found
+
+
+def _parent(record: GroupRecord) -> GroupKey:
+    return GroupKey(record.key.namespace, record.parent, composite=True)

@@ -8,17 +8,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 
 import numpy as np
 
+from makeway.core.index import Index
 from makeway.core.k8s.importance import Importance
 from makeway.planner.snapshot.columns import MOST, Columns, Flags, Ints, PodCell, extended
 from makeway.planner.snapshot.records import NodeRecord, PodRecord
 from makeway.planner.snapshot.topology import Topology
-
-_NO_PODS: Mapping[str, PodRecord] = MappingProxyType({})
-
 
 _NOTHING: Mapping[str, int] = {}
 
@@ -189,15 +186,15 @@ class PodsWithoutNode:
 
     def __init__(self) -> None:
         self.claiming: dict[str, PodRecord] = {}
-        self._of: dict[str, dict[str, PodRecord]] = {}
+        self._of = Index[str, str, PodRecord]()
 
     def of(self, node: str) -> Collection[PodRecord]:
         """Return the pods that are bound to a node of this name."""
-        return self._of.get(node, _NO_PODS).values()
+        return self._of.of(node).values()
 
     def put(self, pod: PodRecord) -> None:
         """Keep a pod, or its new version."""
-        self._of.setdefault(pod.node, {})[pod.uid] = pod
+        self._of.put(pod.node, pod.uid, pod)
         if pod.signature.claims:
             self.claiming[pod.uid] = pod
         else:
@@ -205,15 +202,12 @@ class PodsWithoutNode:
 
     def discard(self, pod: PodRecord) -> None:
         """Forget a pod."""
-        there = self._of[pod.node]
-        del there[pod.uid]
-        if not there:
-            del self._of[pod.node]
+        self._of.discard(pod.node, pod.uid)
         self.claiming.pop(pod.uid, None)
 
     def take(self, node: str) -> list[PodRecord]:
         """Return the pods that are bound to a node, which is there from now on, and forget them."""
-        pods = [*self._of.pop(node, _NO_PODS).values()]
+        pods = [*self._of.pop(node, {}).values()]
         for pod in pods:
             self.claiming.pop(pod.uid, None)
         return pods

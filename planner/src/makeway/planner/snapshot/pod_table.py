@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from makeway.core.index import Index
 from makeway.core.recent import Recent
 from makeway.planner.snapshot.budgets import NO_BUDGETS, BudgetTable, Key
 from makeway.planner.snapshot.columns import BASE_RESOURCES, BUDGETS, RULE_BITS, SIGNATURE, PodCell
@@ -28,7 +29,6 @@ REMEMBERED_DEPARTURES: Final = 4096
 """How many pods that are gone are remembered, for budgets whose status does not show it yet."""
 
 _ALWAYS_COUNTED = frozenset(BASE_RESOURCES)
-_NO_PODS: Mapping[str, str] = {}
 
 
 class PodTable:
@@ -55,9 +55,9 @@ class PodTable:
         self.exemptions.path_of = self.queues.labelled_path_of
         self.exemptions.facts_of = self.daemonsets.facts_of
         self.exclusive_claims: set[Key] = set()
-        self.claim_users = ClaimUsers()
+        self.claim_users = Index[Key, str, None]()
         self.signatures = SignatureTable(self.exclusive_claims)
-        self._uids: dict[str, dict[str, str]] = {}
+        self._uids = Index[str, str, str]()
         self._budget_sets: dict[str, int] = {}
         self._signatures: dict[str, int] = {}
         self._restored: dict[str, tuple[int, int]] = {}  # signature and set of budgets
@@ -66,7 +66,7 @@ class PodTable:
 
     def named(self, namespace: str) -> Mapping[str, str]:
         """Return the UIDs of the pods of a namespace, by name."""
-        return self._uids.get(namespace, _NO_PODS)
+        return self._uids.of(namespace)
 
     def budget_set(self, uid: str) -> int:
         """Return the number of the set of budgets that cover a pod."""
@@ -121,8 +121,8 @@ class PodTable:
             return
         if self.named(pod.namespace).get(pod.name) != uid:
             if before is not None:
-                self._forget_name(before)
-            self._uids.setdefault(pod.namespace, {})[pod.name] = uid
+                self._uids.discard(before.namespace, before.name)
+            self._uids.put(pod.namespace, pod.name, uid)
         if before is not None and before.node == pod.node and before.importance == pod.importance:
             self._exchange(before, pod)
         else:
@@ -142,7 +142,7 @@ class PodTable:
         self._take_out(pod)
         self._nodes.revision += 1
         self.remember(pod, self._nodes.revision)
-        self._forget_name(pod)
+        self._uids.discard(pod.namespace, pod.name)
 
     def remember(self, pod: PodRecord, revision: int) -> None:
         """Remember a pod that has left, or begun to, as it was seen at a revision; none that is large."""
@@ -217,8 +217,8 @@ class PodTable:
     def _count_in(self, pod: PodRecord) -> None:
         """Enter a pod everywhere but in the columns."""
         self._signatures[pod.uid] = self.signatures.acquire(pod.signature)
-        if pod.signature.claims:
-            self.claim_users.add(pod)
+        for name in pod.signature.claims:
+            self.claim_users.put((pod.namespace, name), pod.uid, None)
         budgets = self.budgets.acquire(self.budgets.covering(pod.namespace, pod.name, pod.labels), pod.health)
         if budgets != NO_BUDGETS:
             self._budget_sets[pod.uid] = budgets
@@ -229,19 +229,13 @@ class PodTable:
 
     def _count_out(self, pod: PodRecord) -> None:
         self.signatures.release(self._signatures.pop(pod.uid))
-        if pod.signature.claims:
-            self.claim_users.discard(pod)
+        for name in pod.signature.claims:
+            self.claim_users.discard((pod.namespace, name), pod.uid)
         self.budgets.release(self._budget_sets.pop(pod.uid, NO_BUDGETS))
         self.exemptions.discard(pod)
         self.daemonsets.discard(pod)
         self.queues.discard(pod)
         self.owners.discard(pod)
-
-    def _forget_name(self, pod: PodRecord) -> None:
-        names = self._uids[pod.namespace]
-        del names[pod.name]
-        if not names:
-            del self._uids[pod.namespace]
 
     # ------------------------------------------------------------------------ of one pod, anew
 
@@ -321,39 +315,3 @@ def _only_saved(before: PodRecord, pod: PodRecord) -> bool:
     if saved == pod.facts.checkpointed_micros:
         return False
     return before == replace(pod, facts=replace(pod.facts, checkpointed_micros=saved))
-
-
-class ClaimUsers:
-    """Pods by claim. Most claims have one pod, which then takes no set. Changed only by the snapshot."""
-
-    def __init__(self) -> None:
-        self._pods: dict[str, dict[str, str | set[str]]] = {}
-
-    def get(self, key: Key) -> list[str]:
-        """Return the UIDs of the pods that use a claim, in order."""
-        found = self._pods.get(key[0], {}).get(key[1], "")
-        return [found] if isinstance(found, str) and found else sorted(found)
-
-    def add(self, pod: PodRecord) -> None:
-        """Note a pod. O(its claims)."""
-        claims = self._pods.setdefault(pod.namespace, {})
-        for name in pod.signature.claims:
-            before = claims.get(name)
-            if before is None:
-                claims[name] = pod.uid
-            elif isinstance(before, str):
-                claims[name] = {before, pod.uid}
-            else:
-                before.add(pod.uid)
-
-    def discard(self, pod: PodRecord) -> None:
-        """Forget a pod that was added as it is here."""
-        claims = self._pods[pod.namespace]
-        for name in pod.signature.claims:
-            users = claims[name]
-            if isinstance(users, set) and len(users) > 1:
-                users.discard(pod.uid)
-            else:
-                del claims[name]
-        if not claims:
-            del self._pods[pod.namespace]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 
+from makeway.core.index import Index
 from makeway.core.k8s.queue_labels import asked_for
 from makeway.core.queues.placement import place
 from makeway.core.queues.tree import Queue, QueueTree
@@ -42,7 +43,7 @@ class QueueUsage:
         self.staying: Usage | None = None
         self.misplaced: dict[str, str] = {}
         self._leaves: dict[str, int] = {}
-        self._pods: dict[int, dict[str, PodRecord]] = {}
+        self._pods = Index[int, str, PodRecord]()
 
     # ---------------------------------------------------------------------------------- reading
 
@@ -83,8 +84,7 @@ class QueueUsage:
         whole: dict[int, Unit | None] = {}
 
         def members(leaf: int) -> Iterable[Unit]:
-            there = [uid for uid, pod in self._pods.get(leaf, {}).items() if not pod.terminating]
-            return self._going(leaf, there, leaving, whole)
+            return self._going(leaf, [*self._pods.of(leaf)], leaving, whole)
 
         return usage, members
 
@@ -101,7 +101,7 @@ class QueueUsage:
     def staying_in(self, queue: Queue) -> Iterator[PodRecord]:
         """Return the bound pods in and below a queue that are not being deleted. O(bound pods)."""
         for number in range(queue.number, queue.below):
-            yield from (pod for pod in self._pods.get(number, {}).values() if not pod.terminating)
+            yield from (pod for pod in self._pods.of(number).values() if not pod.terminating)
 
     def record(self, uid: str) -> PodRecord:
         """Return a bound pod; KeyError where it is not known."""
@@ -119,8 +119,8 @@ class QueueUsage:
         chosen = set(uids)
         by_leaf: defaultdict[int, list[str]] = defaultdict(list)
         for uid in chosen:
-            if (pod := self._bound(uid)) is not None and not pod.terminating:
-                by_leaf[self._leaves[uid]].append(uid)
+            if (leaf := self.leaf_of(uid)) != NOWHERE:
+                by_leaf[leaf].append(uid)
         whole: dict[int, Unit | None] = {}
         return {
             leaf: [one for one in self._going(leaf, there, (), whole) if chosen.issuperset(one.uids)]
@@ -135,12 +135,13 @@ class QueueUsage:
     ) -> Iterator[Unit]:
         """Yield the units of some pods of a leaf, each once, as they are when they are yielded.
 
-        `whole`: units of several pods that were met before, by number; None where all of their pods leave.
+        Not of pods that are being deleted. `whole`: units of several pods that were met before, by number;
+        None where all of their pods leave.
         """
         met: set[int] = set()
         for uid in uids:
-            pod = self._pods.get(leaf, {}).get(uid)
-            if pod is None or uid in leaving:
+            pod = self._pods.of(leaf).get(uid)
+            if pod is None or pod.terminating or uid in leaving:
                 continue
             group = self._groups.unit_of_pod(pod)
             if group is None:
@@ -169,7 +170,7 @@ class QueueUsage:
         self.held = self.staying = None
         if tree is not None:
             self.held, self.staying = Usage(tree), Usage(tree)
-        self._leaves, self._pods = {}, {}
+        self._leaves, self._pods = {}, Index()
         self.misplaced.clear()
 
     def discard(self, pod: PodRecord) -> None:
@@ -178,7 +179,7 @@ class QueueUsage:
             self.misplaced.pop(pod.uid, None)
         leaf = self._leaves.pop(pod.uid, None)
         if leaf is not None and self.held is not None and self.staying is not None:
-            del self._pods[leaf][pod.uid]
+            self._pods.discard(leaf, pod.uid)
             self.held.remove(leaf, pod.requests)
             if not pod.terminating:
                 self.staying.remove(leaf, pod.requests)
@@ -194,7 +195,7 @@ class QueueUsage:
             return
         leaf = found.queue.number
         self._leaves[pod.uid] = leaf
-        self._pods.setdefault(leaf, {})[pod.uid] = pod
+        self._pods.put(leaf, pod.uid, pod)
         self.held.add(leaf, pod.requests)
         if not pod.terminating:
             self.staying.add(leaf, pod.requests)

@@ -249,7 +249,7 @@ class Snapshot:
             self.exclusive_claims.discard(key)
         self.signatures.reuse_keys()
         what = f"PersistentVolumeClaim {key[0]}/{key[1]} is being applied"
-        self.upkeep.add(what, self._pods.claim_users.get(key), self._pods.sign)
+        self.upkeep.add(what, sorted(self._pods.claim_users.of(key)), self._pods.sign)
 
     def _prove_again(self, uids: Iterable[str] | None) -> None:
         """Look at pods again whose DaemonSet may control them now, or no longer. None: nothing differs."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
+from makeway.core.index import Index
 from makeway.core.k8s.affinity import Term
 from makeway.planner.snapshot.signatures.interning import NONE, InternTable
 
@@ -35,7 +36,7 @@ class AntiAffinityIndex:
         self._groups: InternTable[Terms] = InternTable()
         self._numbers: dict[Term, int] = {}
         self._holders: dict[Term, dict[int, None]] = {}
-        self._places: dict[_Place, dict[Term, None]] = {}
+        self._places = Index[_Place, Term, None]()
         self._last = 0
 
     @property
@@ -104,7 +105,7 @@ class AntiAffinityIndex:
         self._numbers[term] = self._last
         self._holders[term] = {group: None}
         for place in _places(term):
-            self._places.setdefault(place, {})[term] = None
+            self._places.put(place, term, None)
 
     def _leave(self, term: Term, group: int) -> None:
         holders = self._holders[term]
@@ -114,10 +115,7 @@ class AntiAffinityIndex:
         self.changes += 1
         del self._holders[term], self._numbers[term]
         for place in _places(term):
-            terms = self._places[place]
-            del terms[term]
-            if not terms:
-                del self._places[place]
+            self._places.discard(place, term)
 
 
 def _places(term: Term) -> list[_Place]:
