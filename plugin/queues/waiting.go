@@ -83,8 +83,9 @@ type waitingPods struct {
 	pods     map[types.UID]*waitingPod
 	line     []*waitingPod                   // the same in the order in which they are to be tried
 	last     *waitingPod                     // in the line, up to which those have been checked that are not among the first
+	timers   time.Time                       // before which no timer of a pod is over
 	ticks    uint64                          // counts what may let pods in, and rounds
-	freed    map[*queue]uint64               // when a queue has last come to hold less, in ticks
+	freed    []uint64                        // when a queue has last come to hold less, in ticks, by its number in the tree
 	backoffs map[types.UID]activationBackoff // of pods that were activated and are not placed
 	promised ranks
 	granted  int       // how many of the pods have a promise
@@ -92,7 +93,7 @@ type waitingPods struct {
 }
 
 func newWaitingPods() *waitingPods {
-	return &waitingPods{pods: map[types.UID]*waitingPod{}, freed: map[*queue]uint64{}, backoffs: map[types.UID]activationBackoff{}}
+	return &waitingPods{pods: map[types.UID]*waitingPod{}, backoffs: map[types.UID]activationBackoff{}}
 }
 
 // blockedBy notes where a pod does not fit.
@@ -124,7 +125,22 @@ func (l *waitingPods) enter(w *waitingPod) {
 // rest leaves a pod, which has just been checked, in peace until the queue where it does not fit holds less, or
 // a time (zero: none).
 func (l *waitingPods) rest(w *waitingPod, until time.Time) {
-	w.due, w.checked, w.timer = false, l.ticks, until
+	w.due, w.checked = false, l.ticks
+	l.setTimer(w, until)
+}
+
+// setTimer sets when a pod is due in any case, or its promise ends; zero: never.
+func (l *waitingPods) setTimer(w *waitingPod, at time.Time) {
+	w.timer = at
+	l.timers = sooner(l.timers, at)
+}
+
+// sooner is the earlier of two times, of which zero is never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // recheckAll lets every pod be checked that has no promise. O(waiting).
@@ -177,13 +193,13 @@ func (l *waitingPods) settled(uid types.UID) { delete(l.backoffs, uid) }
 func (l *waitingPods) noteFreed(leaf *queue) {
 	l.ticks++
 	for _, q := range leaf.line {
-		l.freed[q] = l.ticks
+		l.freed[q.number] = l.ticks
 	}
 }
 
 // isFreed reports whether the queue where a pod does not fit holds less than when the pod was last checked.
 func (l *waitingPods) isFreed(w *waitingPod) bool {
-	return w.blocked != nil && l.freed[w.blocked] > w.checked
+	return w.blocked != nil && l.freed[w.blocked.number] > w.checked
 }
 
 // update takes a waiting pod in as it is now, and reports whether that makes a difference.
@@ -206,9 +222,9 @@ func (l *waitingPods) update(pod *v1.Pod, tree *queueTree) bool {
 
 // reenter places all waiting pods in another tree, nil for none, and lets them be checked. Promises end. O(waiting × depth).
 func (l *waitingPods) reenter(tree *queueTree) {
-	l.freed, l.promised, l.granted = map[*queue]uint64{}, nil, 0
+	l.freed, l.promised, l.granted = nil, nil, 0
 	if tree != nil {
-		l.promised = newRanks(tree)
+		l.freed, l.promised = make([]uint64, len(tree.queues)), newRanks(tree)
 	}
 	l.line = slices.DeleteFunc(l.line, func(w *waitingPod) bool { return w.passed })
 	clear(l.pods)
@@ -224,29 +240,26 @@ func (l *waitingPods) reenter(tree *queueTree) {
 
 // round takes the pods to try now, in order. One that nothing holds any more waits no longer.
 // Where more are due than one round checks, half of it goes to the first in order, and half to those after the ones that were checked so
-// in the round before, so that none is passed over forever; the others stay due, and next is now. It looks at all that wait, and checks
-// so many of them alone.
+// in the round before, so that none is passed over forever; the others stay due, and next is now. It looks once at all that wait, and at the
+// times that are over where one is, and checks so many of them alone.
 func (l *waitingPods) round(usage *queueUsage, limitsKnown limitsState, applies ModeApplies, now time.Time, leads bool) (pods []wire.PodRef, next time.Time) {
 	l.ticks++
 	if !leads {
 		l.standby = now.Add(promiseLasts)
 	}
-	l.runTimers(now)
-	for _, w := range l.take() {
+	if !l.timers.IsZero() && !now.Before(l.timers) {
+		l.runTimers(now)
+	}
+	taken, more := l.take()
+	for _, w := range taken {
 		if l.tryNow(w, usage, limitsKnown, applies, now) {
 			pods = append(pods, w.pod)
 		}
 	}
-	for _, w := range l.line {
-		at := w.timer
-		if l.isDue(w) {
-			at = now
-		}
-		if next.IsZero() || !at.IsZero() && at.Before(next) {
-			next = at
-		}
+	if more {
+		return pods, now
 	}
-	return pods, next
+	return pods, l.timers
 }
 
 // isDue reports whether a pod is to be checked.
@@ -255,15 +268,18 @@ func (l *waitingPods) isDue(w *waitingPod) bool { return w.due || !w.promised &&
 // runTimers ends promises that are over, for any pod may have that room, and lets pods be checked whose time has come.
 func (l *waitingPods) runTimers(now time.Time) {
 	var ended []*waitingPod
+	l.timers = time.Time{}
 	for _, w := range l.line {
 		if !w.timer.IsZero() && !now.Before(w.timer) && len(ended) < maxChecks {
 			ended = append(ended, w)
+			continue
 		}
+		l.timers = sooner(l.timers, w.timer)
 	}
 	for _, w := range ended {
 		switch {
 		case w.promised && now.Before(l.standby):
-			w.timer = l.standby
+			l.setTimer(w, l.standby)
 			continue
 		case w.promised:
 			l.withdraw(w)
@@ -279,27 +295,41 @@ func (l *waitingPods) runTimers(now time.Time) {
 	}
 }
 
-// take are the pods to check in a round, in order.
-func (l *waitingPods) take() (taken []*waitingPod) {
-	for _, w := range l.line {
-		if l.isDue(w) {
+// take are the pods to check in a round, in order, and whether others are due.
+func (l *waitingPods) take() (taken []*waitingPod, more bool) {
+	const half = maxChecks / 2
+	goesOn := 0 // in the line, after the ones that were checked in the round before
+	if l.last != nil {
+		at, found := slices.BinarySearchFunc(l.line, l.last, before)
+		if goesOn = at; found {
+			goesOn++
+		}
+	}
+	var later []*waitingPod
+	for i, w := range l.line {
+		if !l.isDue(w) {
+			continue
+		}
+		if i >= goesOn && len(taken) >= half && len(later) < half {
+			later = append(later, w)
+		}
+		if more = len(taken) == maxChecks; !more {
 			taken = append(taken, w)
 		}
 	}
-	if len(taken) > maxChecks {
-		others := taken[maxChecks/2:]
-		if at := slices.IndexFunc(others, func(w *waitingPod) bool { return l.last == nil || before(w, l.last) > 0 }); at > 0 {
-			others = slices.Concat(others[at:], others[:at])
+	if more {
+		taken = append(taken[:maxChecks-len(later)], later...)
+		l.last = taken[len(taken)-1]
+		if len(later) < half { // the first of those after goesOn come after the last in the line
+			l.last = taken[maxChecks-len(later)-1]
 		}
-		l.last = others[maxChecks/2-1]
-		taken = slices.SortedFunc(slices.Values(slices.Concat(taken[:maxChecks/2], others[:maxChecks/2])), before)
 	}
 	for _, w := range taken {
 		if l.isFreed(w) {
 			w.tried = false
 		}
 	}
-	return taken
+	return taken, more
 }
 
 // tryNow reports whether a pod is to be tried now. Afterwards it rests, has a promise, or waits no longer. One of a group is promised
@@ -356,7 +386,8 @@ func (l *waitingPods) mayActivate(w *waitingPod, now time.Time, mayPreempt bool)
 
 // grant promises a pod its room.
 func (l *waitingPods) grant(w *waitingPod, now time.Time) {
-	w.due, w.promised, w.timer = false, true, now.Add(promiseLasts)
+	w.due, w.promised = false, true
+	l.setTimer(w, now.Add(promiseLasts))
 	l.promised.add(w.leaf, w.priority, w.needs, 1)
 	l.granted++
 }
