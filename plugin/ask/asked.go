@@ -40,8 +40,9 @@ var ErrLate = errors.New("the planner has not answered yet")
 
 // Asked is a question under way and, once it has come, its answer.
 type Asked struct {
-	At   uint64      // when it was asked, as the caller counts
-	told atomic.Bool // the preemptor was told that the answer has come
+	At    uint64      // when it was asked, as the caller counts
+	Again bool        // after a late answer that failed verification
+	told  atomic.Bool // the preemptor was told that the answer has come
 
 	answered chan struct{} // closed once the rest is set
 	reply    *wire.PlanReply

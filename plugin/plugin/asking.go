@@ -201,6 +201,7 @@ type inquiry struct {
 	kept     bool          // the last question is kept, and the attempt's span goes on
 	asked    memory.Moment // when the last question was asked
 	before   bool          // it was asked in a cycle before
+	again    bool          // after another one of those, whose answer failed verification
 }
 
 // waitFor begins a cycle's waiting: as long as its filters took, and the least that a cycle waits, which is what another cycle would cost;
@@ -242,6 +243,7 @@ func (p *preemptor) awaitReply(ctx context.Context, asked *ask.Asked, begin func
 	}
 	if asked == nil {
 		asked = ask.NewAsked(uint64(p.engine.memory.Retries.Now()))
+		asked.Again = p.before
 		exchange, err := begin()
 		if err != nil {
 			return nil, err
@@ -251,7 +253,7 @@ func (p *preemptor) awaitReply(ctx context.Context, asked *ask.Asked, begin func
 		})
 	}
 	start := time.Now()
-	p.before, p.asked = asked == kept, memory.Moment(asked.At)
+	p.before, p.again, p.asked = asked == kept, asked.Again, memory.Moment(asked.At)
 	reply, err := asked.Await(ctx, p.patience)
 	p.patience = max(0, p.patience-time.Since(start))
 	switch {
@@ -265,6 +267,10 @@ func (p *preemptor) awaitReply(ctx context.Context, asked *ask.Asked, begin func
 	}
 	return reply, err
 }
+
+// outdated reports whether the answer is one of which it is no wonder that it fails verification: others have been nominated since a cycle
+// before asked, which says nothing of the nodes. Where that is so again and again, the nodes are why.
+func (p *preemptor) outdated() bool { return p.before && !p.again }
 
 // keep keeps a question for the preemptor's next cycle.
 func (p *preemptor) keep(asked *ask.Asked) {

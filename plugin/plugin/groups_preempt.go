@@ -198,6 +198,9 @@ func (a *groupAttempt) find(ctx context.Context) (*verify.Candidate, *wire.PlanR
 		if !errors.As(err, &why) {
 			return nil, nil, a.later(endError, wire.Beginning(err.Error(), wire.MostOfMessage))
 		}
+		if a.outdated() && mayAsk(ctx, a.args.GroupPlanTimeout.Duration) {
+			continue
+		}
 		if why.Node != "" { // neither in this cycle's next plan, nor in those to come until it changes
 			a.leftOut.Insert(why.Node)
 			a.failedNow(string(a.uid), why.Node, why.Failure)

@@ -7,10 +7,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/telemetry"
+	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -368,5 +370,87 @@ func TestCyclesWaitLongerWhileAnswersThatAreKeptGoUnused(t *testing.T) {
 	w.plugin.engine.planner.Pods.Took(time.Minute)
 	if slow := waits(); slow != least {
 		t.Errorf("it waits %s while answers take longer", slow)
+	}
+}
+
+// untilPlaced runs a preemptor's cycles, each once its answer has come, until one nominates it; so many at most.
+func (w *world) untilPlaced(uid types.UID, most int, cycle func() *fwk.Status) (cycles int) {
+	w.t.Helper()
+	for cycles < most {
+		cycles++
+		if cycle().IsSuccess() {
+			return cycles
+		}
+		if asked := w.plugin.engine.planner.Late.Of(uid); asked != nil {
+			<-asked.Answered()
+		}
+	}
+	w.t.Fatalf("nominated in none of %d cycles", most)
+	return cycles
+}
+
+func TestAPodWhoseAnswersAreAllLateComesToANodeThatManyOthersRankBefore(t *testing.T) {
+	w, p := fullNodes(t, 12, licensed{nodes: []string{"n11"}})
+	ranks := w.bus.plan
+	w.plugin.engine.planner.Least = time.Millisecond
+	w.bus.plan = func(request *wire.PlanRequest) (*wire.PlanReply, error) {
+		time.Sleep(20 * time.Millisecond)
+		return ranks(request)
+	}
+
+	w.untilPlaced(p.UID, 10, func() *fwk.Status {
+		_, status := w.cycle(p)
+		return status
+	})
+
+	expectVictims(t, w.entry(p.UID), "on-n11")
+	if len(w.plugin.failedBefore(func() string { return verify.ClassOf(p) })) > 0 {
+		t.Error("what a late answer says of nodes holds for pods like it")
+	}
+}
+
+func TestALateAnswerAboutAGangThatFailsVerificationIsAskedForAgainAndSaysNothingOfItsNodes(t *testing.T) {
+	w, c := gangWorld(t, setup{leastWait: time.Millisecond}, 2, 1, gangMember("g1"))
+	w.bus.group = func(q *wire.PlanRequest) (*wire.PlanReply, error) {
+		time.Sleep(20 * time.Millisecond)
+		plan := gangPlan("n1")
+		if len(q.Classes[0].Nodes.Names) > 0 {
+			plan = gangPlan("n2")
+		}
+		if len(w.bus.asked) == 1 {
+			plan.Victims = nil // another has been nominated there since
+		}
+		return &wire.PlanReply{Plan: plan}, nil
+	}
+
+	cycles := w.untilPlaced(c.group.UID, 4, func() *fwk.Status {
+		_, status := w.gang(c)
+		return status
+	})
+
+	if node := w.entry(c.group.UID).Places()[0].Node; node != "n1" || cycles != 3 {
+		t.Errorf("on %s after %d cycles", node, cycles)
+	}
+}
+
+func TestANodeWhereLateAnswersAboutAGangFailAgainIsLeftOut(t *testing.T) {
+	w, c := gangWorld(t, setup{leastWait: time.Millisecond}, 2, 1, gangMember("g1"))
+	w.bus.group = func(q *wire.PlanRequest) (*wire.PlanReply, error) {
+		time.Sleep(20 * time.Millisecond)
+		if len(q.Classes[0].Nodes.Names) > 0 {
+			return &wire.PlanReply{Plan: gangPlan("n2")}, nil
+		}
+		wrong := gangPlan("n1")
+		wrong.Victims = nil
+		return &wire.PlanReply{Plan: wrong}, nil
+	}
+
+	w.untilPlaced(c.group.UID, 5, func() *fwk.Status {
+		_, status := w.gang(c)
+		return status
+	})
+
+	if node := w.entry(c.group.UID).Places()[0].Node; node != "n2" {
+		t.Errorf("on %s", node)
 	}
 }

@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -87,6 +88,8 @@ func (p *preemptor) preemptForPod(ctx context.Context, state fwk.CycleState, sta
 		potential: potential, failed: p.failedBefore(func() string { return verify.ClassOf(pod) }), full: p.engine.verified.samples.Full(p.engine.clock.Now(), pod.UID),
 	}
 
+	maps.Copy(attempt.failed, p.failedBefore(func() string { return string(pod.UID) }))
+
 	// 5) Ask the planner for candidates, and run the scheduler's filters on them.
 	p.waitFor(planner.Pods, planOf(pod, p.mode), cycleOf(state).taken(), p.args.PlanTimeout.Duration)
 	ctx, p.span = p.attemptSpan(ctx, attempt.prefetch, pod)
@@ -162,8 +165,7 @@ func (a *attempt) find(ctx context.Context) (passed []*verify.Candidate, reply *
 		return nil, nil, end
 	}
 	passed, judged := a.verify(ctx, reply, piece)
-	if len(passed) == 0 && a.before {
-		// Others have been nominated since a cycle before asked: that says nothing of the nodes.
+	if len(passed) == 0 && a.outdated() {
 		if reply, end = a.plan(ctx, piece); end != nil {
 			return nil, nil, end
 		}

@@ -28,7 +28,7 @@ func (a *attempt) verify(ctx context.Context, reply *wire.PlanReply, asked int) 
 	// More than was asked for would cost more than it may.
 	reply.Candidates = reply.Candidates[:min(len(reply.Candidates), asked)]
 	passed, failed := a.verifier().Verify(ctx, reply, a.potential.Count, a.asksExtenders(a.pod))
-	if len(passed) == 0 && a.before {
+	if len(passed) == 0 && a.outdated() {
 		return nil, len(failed)
 	}
 	return passed, a.remember(failed)
@@ -46,14 +46,19 @@ func (a *attempt) remember(failed map[string]verify.Failure) (added int) {
 	return added
 }
 
-// fail notes that a node failed, for this try and for others of pods of the class. What another plan takes there is an order in a moment,
-// or free again after seconds, and no event of the node shows that: it is for this try alone.
+// fail notes that a node failed, for this try and for others of pods of the class; of the pod alone where a cycle before has asked. What
+// another plan takes there is an order in a moment, or free again after seconds, and no event of the node shows that: it is for this try
+// alone.
 func (a *attempt) fail(node string, why verify.Failure) {
 	a.failed[node] = why
 	if why.Cause == verify.CauseAwaited {
 		return
 	}
-	a.failedNow(a.ownClass(), node, why)
+	class := a.ownClass()
+	if a.before {
+		class = string(a.uid)
+	}
+	a.failedNow(class, node, why)
 }
 
 // ownClass is the class of the pod, worked out once in a cycle.
@@ -195,6 +200,7 @@ func (a *attempt) unverifiable() preemptResult {
 func (a *attempt) settle() {
 	if len(a.failed) > 0 {
 		a.engine.verified.failures.Settle(a.engine.clock.Now(), a.ownClass())
+		a.engine.verified.failures.Settle(a.engine.clock.Now(), string(a.uid))
 	}
 }
 
@@ -212,6 +218,7 @@ func (a *attempt) unfinished(begun bool) preemptResult {
 	}
 	if len(a.failed) > 0 {
 		a.engine.verified.failures.KeepUntil(a.ownClass(), goesOn)
+		a.engine.verified.failures.KeepUntil(string(a.uid), goesOn)
 	}
 	message := fmt.Sprintf("%d of %d nodes where preemption may help have been verified with the scheduler's filters, without success so far; the others are next",
 		a.potential.Count-a.left().Count, a.potential.Count)
