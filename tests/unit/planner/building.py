@@ -12,6 +12,7 @@ from makeway.bus.plan import NodeSelection, PlanReply
 from makeway.core.k8s.budget import READY, Budget, Health, budget_of
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import Metadata, PodDisruptionBudget, PriorityClass
+from makeway.core.k8s.pod_groups import GroupRecord
 from makeway.core.policy.document import Policy
 from makeway.core.policy.facts import NOT_SCHEDULED, PodFacts
 from makeway.core.policy.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
@@ -25,6 +26,7 @@ from makeway.planner.snapshot.signatures.table import PodSignature
 from makeway.planner.snapshot.state import Snapshot
 from narrowing import as_a
 from unit.planner.caching import plan
+from unit.planner.grouping import put_group
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 S, M, L, XL = 100, 200, 300, 500
@@ -105,6 +107,7 @@ def make_pod(
     health: Health = READY,
     scheduler: str = "default-scheduler",
     controller: str = "",
+    group: str = "",
 ) -> PodRecord:
     amounts = {"cpu": size, "memory": size} if requests is None else dict(requests)
     return PodRecord(
@@ -128,6 +131,7 @@ def make_pod(
         health=health,
         scheduler_name=scheduler,
         controller=controller,
+        group=group,
     )
 
 
@@ -190,6 +194,7 @@ def make_snapshot(
     *,
     classes: Iterable[PriorityClass] = (),
     policy: Policy | None = None,
+    groups: Iterable[GroupRecord] = (),
     chunk: int | None = None,
 ) -> Snapshot:
     snapshot = Snapshot(chunk=chunk)
@@ -200,6 +205,8 @@ def make_snapshot(
         snapshot.apply(PutNode(make_node(node) if isinstance(node, str) else node))
     for budget in budgets:
         snapshot.apply(PutBudget(budget))
+    for group in groups:
+        put_group(snapshot, group)
     for pod in pods:
         snapshot.apply(PutPod(pod))
     return snapshot

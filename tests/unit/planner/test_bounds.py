@@ -8,8 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.k8s.affinity import Term
-from makeway.core.k8s.nodes import NodeTerm, RequiredNodes, keeps_out
-from makeway.core.k8s.objects import Taint, Toleration
 from makeway.core.k8s.selector import Requirement, Selector
 from makeway.planner.plan import planner as plan
 from makeway.planner.plan.cache import PlanCache
@@ -20,11 +18,10 @@ from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.snapshot import bounds, records
 from makeway.planner.snapshot.changes import PutClaim, PutNode, PutPod, RemoveNode, RemovePod
 from makeway.planner.snapshot.columns import BASE_RESOURCES
-from makeway.planner.snapshot.records import NodeRecord, node_record
+from makeway.planner.snapshot.records import node_record
 from makeway.planner.snapshot.signatures.anti_affinity import MOST_CANDIDATES, AntiAffinityIndex
 from makeway.planner.snapshot.signatures.table import PodSignature, SignatureTable
 from makeway.planner.snapshot.state import Snapshot
-from makeway.planner.snapshot.topology import Topology
 from makeway.planner.snapshot.updates import MOST_ASKED_RESOURCES
 from makeway.planner.snapshot.volumes import ClaimRecord
 from unit.planner import caching
@@ -336,76 +333,6 @@ def test_terms_match_signatures_as_one_by_one(signatures: list[PodSignature], da
     assert found is not None
     assert len(found) == len(set(found))
     assert set(found) == {one for one in there if one.matches(namespace, {"app": "a"}, labels)}
-
-
-CONDITIONS = st.tuples(
-    st.sampled_from(["app", "size"]),
-    st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Near"]),
-    st.lists(st.sampled_from(["a", "1", "2", "30"]), max_size=2).map(tuple),
-)
-FIELDS = st.tuples(
-    st.sampled_from(["metadata.name", "spec.x"]),
-    st.sampled_from(["In", "NotIn", "Exists"]),
-    st.lists(st.sampled_from(["n0", "n1"]), max_size=2).map(tuple),
-)
-NODE_TERMS = st.builds(
-    NodeTerm, st.lists(CONDITIONS, max_size=2).map(tuple), st.lists(FIELDS, max_size=1).map(tuple)
-)
-REQUIRED = st.builds(
-    RequiredNodes,
-    st.lists(st.tuples(st.sampled_from(["app", "size"]), st.sampled_from(["a", "1"])), max_size=1).map(tuple),
-    st.one_of(st.none(), st.lists(NODE_TERMS, max_size=2).map(tuple)),
-)
-TAINTS = st.lists(
-    st.builds(
-        Taint,
-        key=st.sampled_from("xy"),
-        value=st.sampled_from(["", "v"]),
-        effect=st.sampled_from(["NoSchedule", "NoExecute", "PreferNoSchedule"]),
-    ),
-    max_size=2,
-).map(tuple)
-TOLERATIONS = st.lists(
-    st.builds(
-        Toleration,
-        key=st.sampled_from(["", "x", "y"]),
-        operator=st.sampled_from(["", "Equal", "Exists"]),
-        value=st.sampled_from(["", "v"]),
-    ),
-    max_size=2,
-).map(tuple)
-NODES = st.lists(
-    st.tuples(
-        st.dictionaries(st.sampled_from(["app", "size"]), st.sampled_from(["a", "1", "2", "30"])), TAINTS
-    ),
-    max_size=6,
-)
-
-
-@given(NODES, NODES, REQUIRED, st.one_of(st.none(), TOLERATIONS))
-def test_nodes_are_allowed_the_same_as_one_by_one(
-    before: list[tuple[dict[str, str], tuple[Taint, ...]]],
-    after: list[tuple[dict[str, str], tuple[Taint, ...]]],
-    required: RequiredNodes,
-    tolerations: tuple[Toleration, ...] | None,
-) -> None:
-    topology, known = Topology(), dict[int, tuple[dict[str, str], tuple[Taint, ...]]]()
-    for nodes in (before, after):
-        for row, (labels, taints) in enumerate(nodes):
-            topology.put(row, NodeRecord(name=f"n{row}", allocatable={}, labels=labels, taints=taints))
-            known[row] = labels, taints
-        if nodes is before and before:
-            topology.drop(0)
-            known.pop(0)
-
-        allowed = topology.eligible(required, tolerations, 8)
-
-        assert set(np.flatnonzero(allowed).tolist()) == {
-            row
-            for row, (labels, taints) in known.items()
-            if required.match(f"n{row}", labels)
-            and (tolerations is None or not keeps_out(taints, tolerations))
-        }
 
 
 # ------------------------------------------------------------------------------------------- in chunks

@@ -63,8 +63,9 @@ from unit.planner.building import (
     make_pod,
     make_snapshot,
 )
+from unit.planner.grouping import pod_group
 from unit.planner.test_daemonset_plan import bound, mixed_pods, on_node, the
-from unit.planner.test_plan_groups import cluster, group, member
+from unit.planner.test_plan_groups import cluster, member
 
 PLACE: Final = Placement(namespace="default", name="urgent", uid="urgent", node="n1", node_uid="n1-uid")
 PREEMPTOR: Final = make_pod("urgent", priority=HIGH, size=300)
@@ -104,7 +105,7 @@ def gang(*pods: PodRecord, policy: Policy | None = None, budgets: Iterable[Budge
     there = {"a": make_pod("a", "n1"), "b": make_pod("b", "n2")}
     there |= {uid: member("train", uid, "", priority=HIGH) for uid in MEMBERS}
     there |= {one.uid: one for one in pods}
-    groups = [group("train", whole=False, priority=HIGH, min_count=2)]
+    groups = [pod_group("train", whole=False, priority=HIGH, min_count=2)]
     return cluster(groups, there.values(), policy=policy, budgets=budgets)
 
 
@@ -278,12 +279,12 @@ def test_an_order_waits_for_what_may_still_come_about(waits_for: str, around: Ci
 def test_a_unit_goes_whole_or_not_at_all() -> None:
     pods = [PREEMPTOR, member("train", "a", "n1"), member("train", "b", "n2")]
     leaving_there = [replace(member("train", "a", "n1"), terminating=True), member("train", "b", "n2")]
-    seen = cluster([group("train")], pods)
+    seen = cluster([pod_group("train")], pods)
 
     whole = judged(commit("a", "b"), seen)
 
     assert reason(judged(commit("a"), seen)) == "unit-incomplete"
-    assert reason(judged(commit("a", "b"), cluster([group("train")], [PREEMPTOR, *leaving_there]))) == (
+    assert reason(judged(commit("a", "b"), cluster([pod_group("train")], [PREEMPTOR, *leaving_there]))) == (
         "victim-spared"
     )
     assert isinstance(whole, Accepted)
@@ -296,7 +297,7 @@ def test_a_unit_goes_whole_or_not_at_all() -> None:
 def test_a_pod_newly_in_a_unit_is_for_the_evictor_to_judge(noted: str, seconds: int, stored: bool) -> None:
     facts = replace(PodFacts(), **{noted: microseconds(NOW) - seconds * 10**6})
     late = member("train", "b", "n2", facts=facts)
-    seen = cluster([group("train")], [PREEMPTOR, member("train", "a", "n1"), late])
+    seen = cluster([pod_group("train")], [PREEMPTOR, member("train", "a", "n1"), late])
 
     found = judged(commit("a"), seen)
 
@@ -355,7 +356,7 @@ def test_a_late_plan_holds_where_a_unit_violates_a_budget_as_planned() -> None:
     one = offer(violating=offered([("n1", "a")]))
 
     def seen(allowed: int) -> Snapshot:
-        return cluster([group("train")], pods, budgets=[make_budget("web", web, allowed)])
+        return cluster([pod_group("train")], pods, budgets=[make_budget("web", web, allowed)])
 
     assert as_a(Accepted, judged(request, seen(1), late, one)).order.pdb_violations == 1
     assert reason(judged(request, seen(0), late, one)) == "budget-spent"
@@ -494,7 +495,7 @@ def test_a_preemptor_or_member_that_is_gone_is_waited_for_no_longer() -> None:
 
 def test_a_member_that_its_bridge_has_seen_first_is_waited_for() -> None:
     pods = [make_pod("a", "n1"), make_pod("b", "n2"), member("train", "m1", "", priority=HIGH)]
-    seen = cluster([group("train", whole=False, priority=HIGH, min_count=2)], pods)
+    seen = cluster([pod_group("train", whole=False, priority=HIGH, min_count=2)], pods)
 
     found = as_a(
         Accepted, group_judged(group_commit("a", "b"), seen, changed(AROUND, nominated={"m1": "n1"}))

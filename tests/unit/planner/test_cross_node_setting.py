@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.document import CrossNode, Policy
 from makeway.planner.observe import loop
 from makeway.planner.offline.replaying import Replay, differences
@@ -13,11 +12,12 @@ from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.recording.entries import encode_entry, pack
 from makeway.planner.recording.journal import Journal, contents
-from makeway.planner.snapshot.changes import Enforce, KnowPodGroups, PutPod, PutPodGroup
+from makeway.planner.snapshot.changes import Enforce, PutPod
 from makeway.planner.snapshot.records import pod_record
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner import offline_building as offline
 from unit.planner.building import HIGH, NOW
+from unit.planner.grouping import pod_group, put_group
 from unit.planner.manifests import anti_affinity, pod, term
 from unit.planner.test_gang_blockers import JOB, RACK, exclusive, racks
 from unit.planner.test_group_service import Bench, member
@@ -86,10 +86,7 @@ async def test_what_others_did_for_a_group_is_compared_with_at_most_so_many(
     monkeypatch.setattr(loop, "POLL_SECONDS", 0.0)
     snapshot = rack(most)
     snapshot.apply(PutPod(pod_record(pod("g0", priority=HIGH, cpu="3"))))
-    snapshot.apply(KnowPodGroups(True, True, True))
-    snapshot.apply(
-        PutPodGroup(GroupRecord(key=GroupKey("default", "train"), uid="G", priority=HIGH, min_count=1))
-    )
+    put_group(snapshot, pod_group("train", whole=False, priority=HIGH, min_count=1, uid="G"))
     bench = Groups(snapshot)
     bench.observing.following = True
     bench.mark_for_group("old-r1-0", "old-r1-1")

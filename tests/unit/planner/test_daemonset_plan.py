@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import Metadata, OwnerReference, PriorityClass
-from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.k8s.selector import Requirement, Selector
 from makeway.core.policy.document import DaemonSets, Policy, PolicyLimits, Protection, Strategy
 from makeway.core.policy.facts import ALLOW_PREEMPTION, PodFacts
@@ -21,11 +20,9 @@ from makeway.planner.snapshot.changes import (
     Adopt,
     Enforce,
     KnowDaemonSets,
-    KnowPodGroups,
     PutDaemonSet,
     PutNode,
     PutPod,
-    PutPodGroup,
     RemoveDaemonSet,
     RemovePod,
 )
@@ -46,6 +43,7 @@ from unit.planner.building import (
 )
 from unit.planner.building import refused as refusal_of
 from unit.planner.caching import plan
+from unit.planner.grouping import pod_group, put_group
 
 EVERYWHERE = ("*",)
 ON = Policy(daemon_sets=DaemonSets(enabled=True, namespaces=EVERYWHERE, beyond_own_namespace=EVERYWHERE))
@@ -642,44 +640,28 @@ def test_a_claim_that_no_daemonset_proves_keeps_no_pod() -> None:
     assert why(snapshot, bound(15, 0)).reason == "DaemonSetNoVictims"
 
 
-def grouped(
-    snapshot: Snapshot, *pods: PodRecord, priority: int = 0, whole: bool = True, min_count: int = 0
-) -> None:
-    """Put pods into the group `g`."""
-    snapshot.apply(KnowPodGroups(True, True))
-    record = GroupRecord(
-        key=GroupKey("default", "g"), uid="g", whole=whole, priority=priority, min_count=min_count
-    )
-    snapshot.apply(PutPodGroup(record))
-    for one in pods:
-        snapshot.apply(PutPod(msgspec.structs.replace(one, group="g")))
-
-
 def test_a_pod_that_can_only_go_with_its_group_stays_where_others_make_the_room() -> None:
-    snapshot = on_node(100, ())
-    grouped(snapshot, *(one for one in mixed_pods() if one.uid == "5"))
-    for one in mixed_pods():
-        if one.uid != "5":
-            snapshot.apply(PutPod(one))
+    snapshot = on_node(100, mixed_pods())
+    put_group(snapshot, pod_group("g"), snapshot.pods["5"])
 
     assert victims(the(snapshot, bound(25))) == {"1"}
 
 
 def test_the_priority_of_a_group_counts_for_its_pods_in_place_of_their_own() -> None:
     above = on_node(20, ())
-    grouped(above, running("a", 20, 10), priority=5000, whole=False)
+    put_group(above, pod_group("g", whole=False, priority=5000), running("a", 20, 10))
     refusal = why(above, bound(10, 1000))
     assert "0 of 1 pod are removable (kept: 1 by higher-priority)" in refusal.message
 
     below = on_node(20, ())
-    grouped(below, running("a", 20, 2000), priority=-5000, whole=False)
+    put_group(below, pod_group("g", whole=False, priority=-5000), running("a", 20, 2000))
     assert victims(the(below, bound(20, 1000))) == {"a"}
 
 
 def test_a_protected_priority_is_that_of_the_group() -> None:
     policy = msgspec.structs.replace(ON, protection=Protection(minimum_priority=500))
     snapshot = on_node(20, (), policy)
-    grouped(snapshot, running("a", 20, 10), priority=600, whole=False)
+    put_group(snapshot, pod_group("g", whole=False, priority=600), running("a", 20, 10))
 
     assert "kept: 1 by protected-priority" in why(snapshot, bound(10, 1000)).message
     ordinary = refusal_of(snapshot, ask(make_pod("any", priority=1000, requests={"cpu": 10}), nodes=[NODE]))
@@ -689,7 +671,7 @@ def test_a_protected_priority_is_that_of_the_group() -> None:
 def test_a_node_full_of_a_unit_of_lower_priority_is_helped_as_for_any_other_pod() -> None:
     members = [running("u0", 10, 50), running("u1", 10, 50), make_pod("u2", "elsewhere", 50)]
     snapshot = on_node(20, ())
-    grouped(snapshot, *members)
+    put_group(snapshot, pod_group("g"), *members)
 
     candidate = the(snapshot, bound(5, 1000))
 
@@ -701,7 +683,7 @@ def test_a_node_full_of_a_unit_of_lower_priority_is_helped_as_for_any_other_pod(
 
 def test_a_unit_goes_without_the_pods_that_a_daemonset_never_displaces() -> None:
     snapshot = on_node(30, [running("agent", 10, 1, DAEMON)])
-    grouped(snapshot, running("u0", 10, 5), running("u1", 10, 5))
+    put_group(snapshot, pod_group("g"), running("u0", 10, 5), running("u1", 10, 5))
 
     assert victims(the(snapshot, bound(15, 1000))) == {"u0", "u1"}
     assert why(snapshot, bound(25, 1000)).reason == "DaemonSetNoVictims"
@@ -709,6 +691,6 @@ def test_a_unit_goes_without_the_pods_that_a_daemonset_never_displaces() -> None
 
 def test_the_limits_of_the_simple_preemptor_hold_beside_a_unit() -> None:
     snapshot = on_node(30, [running("a", 10, 1), running("b", 10, 1)], of("multiple", most=1))
-    grouped(snapshot, running("u0", 10, 500), priority=500)
+    put_group(snapshot, pod_group("g", priority=500), running("u0", 10, 500))
 
     assert why(snapshot, bound(20, 100)).reason == "DaemonSetNoVictims"

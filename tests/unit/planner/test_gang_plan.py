@@ -1,13 +1,11 @@
 """Plans for pod groups: where the members go, and who has to go for them."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 import pytest
 
 from makeway.bus.messages import Placement
-from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.document import GroupTerm, Policy, PolicyLimits, Protection
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.gang.planner import NOT_SEEN, plan_gang, planning_gang
@@ -16,8 +14,8 @@ from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.price import Price
 from makeway.planner.plan.refusal.text import FORBIDDEN, NEVER, NO_ROOM, NOT_FOUND, REFUSED_AGAIN
 from makeway.planner.plan.result import PlanRefusal
-from makeway.planner.snapshot.changes import Enforce, KnowPodGroups, PutPod, PutPodGroup, RemovePod
-from makeway.planner.snapshot.records import PodRecord, pod_record
+from makeway.planner.snapshot.changes import Enforce, PutPod, RemovePod
+from makeway.planner.snapshot.records import pod_record
 from makeway.planner.snapshot.state import Snapshot
 from narrowing import as_a
 from unit.planner.building import (
@@ -32,6 +30,7 @@ from unit.planner.building import (
     make_snapshot,
     settle,
 )
+from unit.planner.grouping import pod_group, put_group
 from unit.planner.manifests import (
     HOST,
     ZONE,
@@ -75,13 +74,6 @@ def nodes(found: GangPlan) -> dict[str, int]:
     for one in found.placements:
         counts[one.node] = counts.get(one.node, 0) + one.count
     return counts
-
-
-def grouped(snapshot: Snapshot, record: GroupRecord, pods: Iterable[PodRecord]) -> None:
-    snapshot.apply(KnowPodGroups(True, True, True))
-    snapshot.apply(PutPodGroup(record))
-    for one in pods:
-        snapshot.apply(PutPod(msgspec.structs.replace(one, group=record.key.name)))
 
 
 def of_two_sizes(snapshot: Snapshot, large: int, small: int) -> GangQuestion:
@@ -145,8 +137,7 @@ def test_a_unit_that_goes_makes_room_on_all_its_nodes() -> None:
     snapshot = make_snapshot(
         ["a", "b", "c"], [make_pod("x", "c", LOW, 500), make_pod("y", "c", MID, 0)], policy=PLENTY
     )
-    unit = GroupRecord(key=GroupKey("default", "train"), uid="train", whole=True)
-    grouped(snapshot, unit, [make_pod("u0", "a", LOW, 500), make_pod("u1", "b", LOW, 500)])
+    put_group(snapshot, pod_group("train"), make_pod("u0", "a", LOW, 500), make_pod("u1", "b", LOW, 500))
 
     found = planned(snapshot, gang(snapshot, 500, 2))
 
@@ -158,8 +149,8 @@ def test_a_unit_that_goes_makes_room_on_all_its_nodes() -> None:
 def test_a_gang_loses_its_surplus_before_one_is_broken() -> None:
     snapshot = make_snapshot(["a", "b"], policy=PLENTY)
     for name, least, where in (("tight", 2, "a"), ("loose", 1, "b")):
-        record = GroupRecord(key=GroupKey("default", name), uid=name, min_count=least)
-        grouped(snapshot, record, [make_pod(f"{name}{n}", where, LOW, 250) for n in range(2)])
+        record = pod_group(name, whole=False, min_count=least)
+        put_group(snapshot, record, *(make_pod(f"{name}{n}", where, LOW, 250) for n in range(2)))
 
     found = planned(snapshot, gang(snapshot, 250, 1))
 
@@ -287,8 +278,8 @@ def test_fewer_pods_of_the_highest_priority_go_rather_than_fewer_pods() -> None:
 
 def test_a_unit_counts_as_its_pods_that_have_the_highest_priority() -> None:
     snapshot = make_snapshot(["a", "b", "c"], [make_pod("x", "c", LOW, 500)], policy=PLENTY)
-    unit = GroupRecord(key=GroupKey("default", "train"), uid="train", whole=True, priority=MID)
-    grouped(snapshot, unit, [make_pod("u0", "a", MID, 500), make_pod("u1", "b", MID, 500)])
+    unit = pod_group("train", priority=MID)
+    put_group(snapshot, unit, make_pod("u0", "a", MID, 500), make_pod("u1", "b", MID, 500))
 
     found = planned(snapshot, gang(snapshot, 500, 3))
 

@@ -2,10 +2,8 @@
 
 import random
 
-import msgspec
 import pytest
 
-from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.gang.planner import planning_gang
@@ -13,7 +11,6 @@ from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.snapshot.changes import (
-    KnowPodGroups,
     PutBudget,
     PutNode,
     PutPod,
@@ -25,10 +22,11 @@ from makeway.planner.snapshot.changes import (
 )
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import HIGH, LOW, MID, NOW, ask, make_budget, make_node, make_pod, make_snapshot
+from unit.planner.grouping import pod_group, put_group
 
 POLICY = Policy(limits=PolicyLimits(victims_per_order=1000))
 NODES = 24
-UNIT = GroupRecord(key=GroupKey("default", "unit"), uid="unit", whole=True)
+UNIT = pod_group("unit")
 
 
 def cluster() -> Snapshot:
@@ -39,11 +37,7 @@ def cluster() -> Snapshot:
     ]
     budget = make_budget("a0", {"app": "a0"}, 1)
     snapshot = make_snapshot([f"n{n}" for n in range(NODES)], pods, [budget], policy=POLICY)
-    snapshot.apply(KnowPodGroups(True, True, True))
-    snapshot.apply(PutPodGroup(UNIT))
-    for n in range(4):
-        pod = make_pod(f"p{n}-0", f"n{n}", LOW, 125)
-        snapshot.apply(PutPod(msgspec.structs.replace(pod, group="unit")))
+    put_group(snapshot, UNIT, *(make_pod(f"p{n}-0", f"n{n}", LOW, 125) for n in range(4)))
     return snapshot
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from makeway.bus.messages import Placement
-from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
+from makeway.core.k8s.pod_groups import GroupKey
 from makeway.core.policy.document import Policy, Protection
 from makeway.planner.commit.removable import removable_pods
 from makeway.planner.plan.gang.planner import plan_gang
@@ -16,11 +16,12 @@ from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.refusal.text import NO_ROOM, REFUSED_AGAIN
 from makeway.planner.plan.result import PlanRefusal
-from makeway.planner.snapshot.changes import Enforce, KnowPodGroups, PutPod, PutPodGroup
+from makeway.planner.snapshot.changes import Enforce, PutPod
 from makeway.planner.snapshot.state import Snapshot
 from narrowing import as_a
 from unit.core.queue_building import queue, tree
 from unit.planner.building import HIGH, LOW, NOW, ask, make_pod
+from unit.planner.grouping import pod_group, put_group
 from unit.planner.test_queue_rules import pod, snapshot_of
 
 
@@ -150,12 +151,8 @@ def test_members_in_several_queues_take_the_guarantee_of_none(turn: int, others:
 
 def test_a_unit_frees_of_a_queue_what_all_its_pods_hold() -> None:
     built = tree(queue("a", maximum={"cpu": 300}))
-    pods = [pod("q", "root.a", "n1", size=100), *(pod(f"u{n}", "root.a", f"n{n}", size=100) for n in (2, 3))]
-    snapshot = snapshot_of(built, *pods, nodes=3)
-    snapshot.apply(KnowPodGroups(True, True, True))
-    snapshot.apply(PutPodGroup(GroupRecord(key=GroupKey("default", "unit"), uid="unit", whole=True)))
-    for one in pods[1:]:
-        snapshot.apply(PutPod(msgspec.structs.replace(one, group="unit")))
+    snapshot = snapshot_of(built, pod("q", "root.a", "n1", size=100), nodes=3)
+    put_group(snapshot, pod_group("unit"), *(pod(f"u{n}", "root.a", f"n{n}", size=100) for n in (2, 3)))
     member = pod("m", "root.a", priority=HIGH, size=200)
     snapshot.apply(PutPod(member))
 

@@ -8,7 +8,6 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import msgspec
 import pytest
 
 from makeway.core.k8s.importance import NOT_STARTED
@@ -89,8 +88,8 @@ class Cluster:
             start=pick.randrange(4),
             labels={"app": app} if app else {},
             facts=PodFacts(never_evict=never),
+            group=pick.choice(GROUPS),
         )
-        pod = msgspec.structs.replace(pod, group=pick.choice(GROUPS))
         self.pods[uid] = pod
         self.snapshot.apply(PutPod(pod))
 

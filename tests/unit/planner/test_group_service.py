@@ -28,7 +28,7 @@ from makeway.planner.recording.entries import encode_entry, pack
 from makeway.planner.recording.journal import Journal, contents
 from makeway.planner.service import handler
 from makeway.planner.service.searches import group_search
-from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup
+from makeway.planner.snapshot.changes import PutPod
 from makeway.planner.snapshot.records import NodeRecord, pod_record
 from makeway.planner.snapshot.state import Snapshot
 from narrowing import there
@@ -43,6 +43,7 @@ from unit.planner.building import (
     make_pod,
     make_snapshot,
 )
+from unit.planner.grouping import put_group
 from unit.planner.test_pauses import room_made
 
 NODES = ["n1", "n2", "n3"]
@@ -195,8 +196,7 @@ async def test_a_plan_offers_its_victims_and_pledges_them_to_the_group() -> None
 
 async def test_a_plans_members_hold_their_places_until_its_commit_comes() -> None:
     bench = Bench()
-    bench.snapshot.apply(KnowPodGroups(True, True, True))
-    bench.snapshot.apply(PutPodGroup(GroupRecord(key=GroupKey("shop", "train"), uid="G", priority=HIGH)))
+    put_group(bench.snapshot, GroupRecord(key=GroupKey("shop", "train"), uid="G", priority=HIGH))
     for uid, cpu in {"M0": "500m", "M1": "500m", "M2": "500m", "other": "1"}.items():
         pod = msgspec.json.decode(member(uid=uid, cpu=cpu, **IN_TRAIN).pod, type=Pod)
         bench.snapshot.apply(PutPod(msgspec.structs.replace(pod_record(pod), name=uid)))

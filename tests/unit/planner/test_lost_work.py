@@ -33,7 +33,7 @@ from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from narrowing import as_a
 from unit.planner.building import NOW, ask, make_budget, make_node, make_pod, make_snapshot
-from unit.planner.test_plan_groups import cluster, group
+from unit.planner.grouping import pod_group
 
 ON = Policy(lost_work=LostWork(rank="aboveSum"))
 HOUR = timedelta(hours=1)
@@ -328,7 +328,7 @@ def test_a_unit_costs_what_all_its_pods_lose_wherever_they_run() -> None:
         ]
         unit = [replace(pod, group="train") for pod in pods[:2]]
         nodes = [make_node(name, 100) for name in ("n1", "n2", "n3")]
-        snapshot = cluster([group("train")], [*unit, pods[2]], nodes=nodes, policy=ON)
+        snapshot = make_snapshot(nodes, [*unit, pods[2]], policy=ON, groups=[pod_group("train")])
         question = ask(make_pod("P", "", 1000, 100), nodes=["n1", "n2"])
         found, cache = plan(snapshot, question, NOW), PlanCache()
         assert isinstance(found, Plan)

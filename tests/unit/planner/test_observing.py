@@ -19,7 +19,6 @@ from makeway.core.k8s.authorship import EVICTOR, ManagedPod
 from makeway.core.k8s.disruption import preemption_message
 from makeway.core.k8s.importance import microseconds, moment_of
 from makeway.core.k8s.objects import Pod
-from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.facts import PodFacts
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe import loop as module
@@ -36,6 +35,7 @@ from makeway.planner.snapshot.state import Snapshot
 from narrowing import as_a, there
 from unit.planner.building import HIGH, LOW, MID, NOW, XL, L, ask, make_budget, make_pod, make_snapshot
 from unit.planner.caching import plan
+from unit.planner.grouping import pod_group
 
 SCHEDULER = "default-scheduler"
 P = make_pod("P", priority=HIGH, size=L)
@@ -471,8 +471,7 @@ async def test_makeways_own_orders_count_for_loops_once_each_and_plans_are_held_
         urgent = make_pod(f"P{turn}", "", HIGH, XL, facts=owned("urgent", bench.now))
         if kind == "group":
             urgent = msgspec.structs.replace(urgent, group="train")
-            record = GroupRecord(key=GroupKey("default", "train"), uid=f"G{turn}", whole=False, priority=HIGH)
-            bench.apply(PutPodGroup(record))
+            bench.apply(PutPodGroup(pod_group("train", whole=False, priority=HIGH, uid=f"G{turn}")))
         bench.apply(PutPod(web))
         bench.apply(PutPod(urgent))
         bench.now += timedelta(seconds=20)
@@ -494,9 +493,7 @@ async def test_makeways_own_orders_count_for_loops_once_each_and_plans_are_held_
 
 async def test_orders_for_a_group_whose_members_have_two_owners_count_for_one_of_these() -> None:
     """Each of the two has the lower UID in every other turn."""
-    bench = following(make_snapshot(["n1"]))
-    bench.apply(KnowPodGroups(True, True, True))
-    bench.apply(PutPodGroup(GroupRecord(key=GroupKey("default", "train"), uid="G", priority=HIGH)))
+    bench = following(make_snapshot(["n1"], groups=[pod_group("train", whole=False, priority=HIGH, uid="G")]))
     for turn in range(LOOP_AT_LEAST + 1):
         assert bench.observing.loops() == 0
         bench.apply(
@@ -504,9 +501,7 @@ async def test_orders_for_a_group_whose_members_have_two_owners_count_for_one_of
         )
         owners = ("leader", "workers") if turn % 2 else ("workers", "leader")
         members = [
-            msgspec.structs.replace(
-                make_pod(f"{uid}{turn}", "", HIGH, XL, facts=owned(owner, bench.now)), group="train"
-            )
+            make_pod(f"{uid}{turn}", "", HIGH, XL, facts=owned(owner, bench.now), group="train")
             for uid, owner in zip(("a", "b"), owners, strict=True)
         ]
         for one in members:
@@ -549,13 +544,8 @@ async def test_a_victim_that_goes_with_its_group_is_told_on_the_node_where_it_ru
 
 def unit_on_two_nodes(*others: PodRecord) -> Snapshot:
     """A group that goes whole has a pod on n1 and one on n2; n3 has other pods."""
-    snapshot = make_snapshot(["n1", "n2", "n3"], list(others))
-    snapshot.apply(KnowPodGroups(True, True, True))
-    train = GroupRecord(key=GroupKey("default", "train"), uid="train", whole=True, priority=LOW)
-    snapshot.apply(PutPodGroup(train))
-    for uid, node in (("a", "n1"), ("b", "n2")):
-        snapshot.apply(PutPod(msgspec.structs.replace(make_pod(uid, node, LOW, XL), group="train")))
-    return snapshot
+    members = [make_pod(uid, node, LOW, XL, group="train") for uid, node in (("a", "n1"), ("b", "n2"))]
+    return make_snapshot(["n1", "n2", "n3"], [*others, *members], groups=[pod_group("train")])
 
 
 async def test_a_group_that_others_broke_and_the_plan_spares_is_counted() -> None:
@@ -576,13 +566,9 @@ async def test_a_group_that_others_broke_and_the_plan_spares_is_counted() -> Non
 
 
 def test_a_gang_can_spare_what_is_above_its_min_count_and_is_not_broken_twice() -> None:
-    snapshot = make_snapshot(["n1"])
-    snapshot.apply(KnowPodGroups(True, True, True))
-    gang = GroupRecord(key=GroupKey("default", "gang"), uid="gang", whole=False, priority=LOW, min_count=2)
-    snapshot.apply(PutPodGroup(gang))
-    pods = [msgspec.structs.replace(make_pod(uid, "n1", LOW), group="gang") for uid in "abc"]
+    snapshot = make_snapshot(["n1"], groups=[pod_group("gang", whole=False, min_count=2)])
     found = []
-    for pod in pods:
+    for pod in (make_pod(uid, "n1", LOW, group="gang") for uid in "abc"):
         snapshot.apply(PutPod(pod))
         found.append(snapshot.groups.share_of(pod))
 

@@ -11,7 +11,6 @@ from makeway.bus.comparison import Comparison
 from makeway.bus.messages import API_VERSION
 from makeway.bus.plan import GroupPreemptor, PlanRequest, Profile
 from makeway.core.k8s.disruption import preemption_message
-from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.facts import PodFacts
 from makeway.planner.observe import loop as module
 from makeway.planner.observe import unasked
@@ -23,11 +22,12 @@ from makeway.planner.plan.decision import decision_of
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.request import Question, question_of
-from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup, RemovePod
+from makeway.planner.snapshot.changes import PutPod, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from narrowing import there
 from unit.planner.building import HIGH, LOW, XL, ask, make_pod, make_snapshot
+from unit.planner.grouping import pod_group
 from unit.planner.test_observing import SCHEDULER, Bench, pod_object
 
 MEMBERS = ("g0", "g1")
@@ -47,12 +47,9 @@ def cluster() -> Snapshot:
     """Two nodes with a large pod each, and two with five small ones; a gang of two waits."""
     small = [make_pod(f"s{n}", "n3" if n < 5 else "n4", LOW, 100) for n in range(10)]
     large = [make_pod("a", "n1", LOW, XL), make_pod("b", "n2", LOW, XL)]
-    snapshot = make_snapshot(["n1", "n2", "n3", "n4"], [*large, *small, *map(member, MEMBERS)])
-    snapshot.apply(KnowPodGroups(True, True, True))
-    snapshot.apply(
-        PutPodGroup(GroupRecord(key=GroupKey("default", "train"), uid="G", priority=HIGH, min_count=2))
-    )
-    return snapshot
+    train = pod_group("train", whole=False, priority=HIGH, min_count=2, uid="G")
+    pods = [*large, *small, *map(member, MEMBERS)]
+    return make_snapshot(["n1", "n2", "n3", "n4"], pods, groups=[train])
 
 
 class Groups(Bench):

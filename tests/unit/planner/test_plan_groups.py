@@ -33,7 +33,6 @@ from narrowing import as_a
 from unit.planner import manifests
 from unit.planner.building import (
     HIGH,
-    LOW,
     MID,
     NOW,
     XL,
@@ -49,29 +48,11 @@ from unit.planner.building import (
     scheduled,
 )
 from unit.planner.caching import plan
+from unit.planner.grouping import pod_group
 
 
-def group(
-    name: str,
-    *,
-    whole: bool = True,
-    priority: int = LOW,
-    parent: str = "",
-    min_count: int = 0,
-    composite: bool = False,
-) -> GroupRecord:
-    return GroupRecord(
-        key=GroupKey("default", name, composite),
-        uid=name,
-        whole=whole,
-        priority=priority,
-        parent=parent,
-        min_count=min_count,
-    )
-
-
-def member(of: str, uid: str, node: str, size: int = S, **more: object) -> PodRecord:
-    return msgspec.structs.replace(make_pod(uid, node, size=size, **more), group=of)  # type: ignore[arg-type]
+def member(of: str, uid: str, node: str, size: int = S, **more: Any) -> PodRecord:
+    return make_pod(uid, node, size=size, group=of, **more)
 
 
 def cluster(
@@ -83,17 +64,16 @@ def cluster(
     budgets: Iterable[Budget] = (),
     classes: Iterable[PriorityClass] = (),
 ) -> Snapshot:
-    snapshot = make_snapshot(nodes, (), budgets, policy=policy, classes=classes)
+    """Groups are followed, also where there are none."""
+    snapshot = make_snapshot(nodes, (), budgets, policy=policy, classes=classes, groups=groups)
     snapshot.apply(KnowPodGroups(True, True, True))
-    for one in groups:
-        snapshot.apply(PutPodGroup(one))
     for pod in pods:
         snapshot.apply(PutPod(pod))
     return snapshot
 
 
 def test_pods_that_are_gone_leave_nothing_in_their_group_that_only_they_requested() -> None:
-    snapshot = cluster([group("all")], [member("all", "stays", "n1")])
+    snapshot = cluster([pod_group("all")], [member("all", "stays", "n1")])
 
     for number in range(100):
         snapshot.apply(PutPod(member("all", f"p{number}", "n1", requests={f"example.com/{number}": 1})))
@@ -127,7 +107,9 @@ def preemptor(size: int = XL, priority: int = HIGH) -> Question:
 
 
 def test_each_victim_of_a_unit_says_its_unit_and_its_node() -> None:
-    snapshot = cluster([group("g")], [member("g", "a", "n1", XL), member("g", "b", "n2")], nodes=["n1", "n2"])
+    snapshot = cluster(
+        [pod_group("g")], [member("g", "a", "n1", XL), member("g", "b", "n2")], nodes=["n1", "n2"]
+    )
 
     found = as_a(Plan, plan(snapshot, preemptor(), NOW))
 
@@ -148,7 +130,7 @@ def test_of_equally_important_units_the_one_with_the_lowest_uid_is_reprieved_fir
     last_by_name = [member("z", "a", "n1", S), member("z", "f", "n2", S)]
     first_by_name = [member("b", "d", "n1", S), member("b", "e", "n2", S)]
     filler = [make_pod("h", "n1", HIGH, L)]
-    snapshot = cluster([group("z"), group("b")], [*last_by_name, *first_by_name, *filler])
+    snapshot = cluster([pod_group("z"), pod_group("b")], [*last_by_name, *first_by_name, *filler])
 
     assert victims(snapshot, preemptor(S))["n1"] == ["d", "e"]
     snapshot.apply(RemovePod("a"))
@@ -169,7 +151,7 @@ def test_of_equally_important_units_the_one_with_the_lowest_uid_is_reprieved_fir
 def test_one_pod_elsewhere_that_may_not_go_keeps_the_whole_unit(kept: Policy, words: str) -> None:
     b = msgspec.structs.replace(member("g", "b", "n2"), facts=PodFacts(namespace="default", never_evict=True))
     snapshot = cluster(
-        [group("g")], [member("g", "a", "n1", XL), b, make_pod("h", "n2", HIGH, L)], policy=kept
+        [pod_group("g")], [member("g", "a", "n1", XL), b, make_pod("h", "n2", HIGH, L)], policy=kept
     )
 
     refused = refusal(snapshot, preemptor())
@@ -186,7 +168,7 @@ def test_a_toleration_of_one_pod_elsewhere_keeps_the_whole_unit_until_it_ends() 
         member("g", "b", "n2"), facts=msgspec.structs.replace(scheduled(10, "calm"), namespace="default")
     )
     pods = [member("g", "a", "n1", XL), b, make_pod("h", "n2", HIGH, L)]
-    snapshot = cluster([group("g")], pods, classes=[make_class("calm", 1_000_000, 300)])
+    snapshot = cluster([pod_group("g")], pods, classes=[make_class("calm", 1_000_000, 300)])
 
     refused = refusal(snapshot, preemptor())
 
@@ -206,16 +188,16 @@ def test_a_hard_budget_of_one_pod_elsewhere_keeps_the_whole_unit() -> None:
         member("g", "b", "n2", labels={"app": "x"}),
         make_pod("h", "n2", HIGH, L),
     ]
-    snapshot = cluster([group("g")], pods, policy=policy, budgets=[make_budget("pdb", {"app": "x"}, 0)])
+    snapshot = cluster([pod_group("g")], pods, policy=policy, budgets=[make_budget("pdb", {"app": "x"}, 0)])
 
     assert "a hard disruption budget" in details(refusal(snapshot, preemptor()))["a"]
-    snapshot = cluster([group("g")], pods, policy=policy, budgets=[make_budget("pdb", {"app": "x"}, 1)])
+    snapshot = cluster([pod_group("g")], pods, policy=policy, budgets=[make_budget("pdb", {"app": "x"}, 1)])
     assert victims(snapshot, preemptor()) == {"n1": ["a", "b"]}
 
 
 def test_a_pod_elsewhere_whose_deletion_was_refused_keeps_the_whole_unit() -> None:
     snapshot = cluster(
-        [group("g")], [member("g", "a", "n1", XL), member("g", "b", "n2"), make_pod("h", "n2", HIGH, L)]
+        [pod_group("g")], [member("g", "a", "n1", XL), member("g", "b", "n2"), make_pod("h", "n2", HIGH, L)]
     )
     asked = preemptor()
     assert victims(snapshot, asked) == {"n1": ["a", "b"]}
@@ -228,7 +210,7 @@ def test_a_pod_elsewhere_whose_deletion_was_refused_keeps_the_whole_unit() -> No
 
 def test_a_unit_of_which_a_part_is_leaving_stays() -> None:
     snapshot = cluster(
-        [group("g")], [member("g", "a", "n1", XL), member("g", "b", "n2"), make_pod("h", "n2", HIGH, L)]
+        [pod_group("g")], [member("g", "a", "n1", XL), member("g", "b", "n2"), make_pod("h", "n2", HIGH, L)]
     )
 
     refused = refusal(snapshot, replace(preemptor(), in_flight={"b": "order-1"}))
@@ -237,7 +219,9 @@ def test_a_unit_of_which_a_part_is_leaving_stays() -> None:
 
 
 def test_a_unit_that_an_order_removes_whole_is_awaited() -> None:
-    snapshot = cluster([group("g")], [member("g", "a", "n1", XL), member("g", "b", "n1", 0)], nodes=["n1"])
+    snapshot = cluster(
+        [pod_group("g")], [member("g", "a", "n1", XL), member("g", "b", "n1", 0)], nodes=["n1"]
+    )
 
     found = as_a(Plan, plan(snapshot, replace(preemptor(), in_flight={"a": "o", "b": "o"}), NOW))
 
@@ -249,8 +233,8 @@ def test_a_unit_that_an_order_removes_whole_is_awaited() -> None:
     ("groups", "words"),
     [
         ([], "PodGroup default/g does not exist"),
-        ([group("g", parent="c")], "CompositePodGroup default/c"),
-        ([group("g", parent="c"), group("c", parent="c", composite=True)], "form a cycle"),
+        ([pod_group("g", parent="c")], "CompositePodGroup default/c"),
+        ([pod_group("g", parent="c"), pod_group("c", parent="c", composite=True)], "form a cycle"),
         ([GroupRecord(key=GroupKey("other", "g"), uid="u", whole=False)], "does not exist"),
     ],
 )
@@ -277,22 +261,22 @@ def test_pods_stay_until_groups_have_been_listed() -> None:
     snapshot.apply(PutPod(member("g", "a", "n1", XL)))
     assert "have not been read yet" in details(refusal(snapshot, preemptor()))["a"]
 
-    snapshot.apply(PutPodGroup(group("g")))
+    snapshot.apply(PutPodGroup(pod_group("g")))
     snapshot.apply(KnowPodGroups(True, True, False))
 
     assert victims(snapshot, preemptor()) == {"n1": ["a"]}
 
 
 def test_a_group_that_is_deleted_or_changed_is_seen_by_the_next_plan() -> None:
-    snapshot = cluster([group("g")], [member("g", "a", "n1", XL), member("g", "b", "n2", 0)])
+    snapshot = cluster([pod_group("g")], [member("g", "a", "n1", XL), member("g", "b", "n2", 0)])
     assert victims(snapshot, preemptor())["n1"] == ["a", "b"]
 
     snapshot.apply(RemovePodGroup(GroupKey("default", "g")))
     refused = refusal(snapshot, ask(preemptor().preemptor, nodes=["n1"]))
     assert "does not exist" in details(refused)["a"]
-    snapshot.apply(PutPodGroup(group("g", whole=False)))
+    snapshot.apply(PutPodGroup(pod_group("g", whole=False)))
     assert victims(snapshot, preemptor())["n1"] == ["a"]
-    snapshot.apply(PutPodGroup(group("g", priority=2000)))
+    snapshot.apply(PutPodGroup(pod_group("g", priority=2000)))
     assert refusal(snapshot, preemptor()).reason == "NoLowerPriorityPods"
 
 
@@ -300,7 +284,7 @@ def test_a_group_of_5000_pods_is_refused_and_holds_no_event() -> None:
     nodes = [make_node(f"n{n}", 500) for n in range(50)]
     policy = Policy(limits=PolicyLimits(victims_per_order=1_000_000))
     pods = [member("g", f"m{n:04}", f"n{n % 50}", 5, start=n) for n in range(5000)]
-    snapshot = cluster([group("g")], pods, nodes=nodes, policy=policy)
+    snapshot = cluster([pod_group("g")], pods, nodes=nodes, policy=policy)
 
     refused = refusal(snapshot, preemptor())
 
@@ -311,7 +295,7 @@ def test_a_group_of_5000_pods_is_refused_and_holds_no_event() -> None:
 
 
 def test_surplus_members_of_a_gang_go_before_those_whose_end_would_break_it() -> None:
-    gang, other = group("g", whole=False, min_count=2), group("k", whole=False, min_count=1)
+    gang, other = pod_group("g", whole=False, min_count=2), pod_group("k", whole=False, min_count=1)
     pods = [
         *(member("g", f"a{n}", "n1", S, start=5) for n in range(2)),
         *(member("k", f"b{n}", "n1", S, start=1) for n in range(2)),
@@ -325,7 +309,7 @@ def test_surplus_members_of_a_gang_go_before_those_whose_end_would_break_it() ->
 
 
 def test_members_that_a_live_order_removes_are_no_surplus_of_their_gang_any_more() -> None:
-    gang, other = group("g", whole=False, min_count=2), group("k", whole=False, min_count=1)
+    gang, other = pod_group("g", whole=False, min_count=2), pod_group("k", whole=False, min_count=1)
     pods = [
         *(member("g", f"a{n}", "n1", S, start=5) for n in range(2)),
         member("k", "b1", "n1", S, start=1),
@@ -346,7 +330,7 @@ def test_a_unit_never_takes_a_queue_below_its_guarantee() -> None:
         "queues.yaml",
     )
     pods = [member("g", "a", "n1", XL), member("g", "b", "n2", S), make_pod("h", "n2", HIGH, L)]
-    snapshot = cluster([group("g")], pods)
+    snapshot = cluster([pod_group("g")], pods)
     snapshot.apply(Adopt(tree.tree, "r", None))
     asked = ask(make_pod("p", priority=HIGH, size=XL, namespace="other"))
 
@@ -362,7 +346,7 @@ def wide(*pods: PodRecord) -> Snapshot:
         replace_labels(make_node(f"node-{name}"), {"zone": zone})
         for name, zone in (("a", "z1"), ("b", "z1"), ("c", "z2"))
     ]
-    return cluster([group("g")], pods, nodes=nodes)
+    return cluster([pod_group("g")], pods, nodes=nodes)
 
 
 def replace_labels(node: NodeRecord, labels: dict[str, str]) -> NodeRecord:
@@ -429,7 +413,7 @@ def test_pods_of_a_unit_elsewhere_count_against_a_guarantee_that_no_single_node_
     def cluster_with(guaranteed: int) -> Snapshot:
         own = f"{{name: default, resources: {{guaranteed: {{memory: {guaranteed}}}}}}}"
         pods = [member("g", name, node, M) for name, node in (("a", "n1"), ("b", "n2"), ("c", "n3"))]
-        found = cluster([group("g")], [*pods, make_pod("d", "n2", HIGH, L)], nodes=["n1", "n2", "n3"])
+        found = cluster([pod_group("g")], [*pods, make_pod("d", "n2", HIGH, L)], nodes=["n1", "n2", "n3"])
         text = f"partitions: [{{queues: [{own}, {{name: a}}]}}]"
         found.apply(Adopt(parse_queues(text, "queues.yaml").tree, "r", None))
         return found
@@ -452,9 +436,9 @@ def test_a_quota_sees_a_unit_as_one_also_where_its_group_comes_after_its_pods() 
         return {",".join(one.uids): one.exempt for units in by_leaf.values() for one in units}
 
     assert found() == {"a": "pod-group", "b": ""}
-    snapshot.apply(PutPodGroup(group("g", whole=False)))
+    snapshot.apply(PutPodGroup(pod_group("g", whole=False)))
     assert found() == {"a": "", "b": ""}
-    snapshot.apply(PutPodGroup(group("g")))
+    snapshot.apply(PutPodGroup(pod_group("g")))
     assert found() == {"a": "", "b": ""}
     snapshot.apply(PutPod(member("g", "c", "n1")))
     assert found() == {"b": ""}
@@ -466,7 +450,7 @@ def test_a_quota_sees_a_unit_as_one_also_where_its_group_comes_after_its_pods() 
 
 def test_a_unit_of_which_the_first_pod_is_being_bound_stays_and_others_are_planned_for() -> None:
     snapshot = cluster(
-        [group("g")], [member("g", "a", "", M), make_pod("b", "n1", size=L), make_pod("c", "n2", MID, XL)]
+        [pod_group("g")], [member("g", "a", "", M), make_pod("b", "n1", size=L), make_pod("c", "n2", MID, XL)]
     )
     asked = ask(make_pod("p", priority=HIGH, size=L), assumed=[("a", "n1")])
 

@@ -4,7 +4,6 @@ import tracemalloc
 from datetime import timedelta
 
 import numpy as np
-from msgspec.structs import replace
 
 from makeway.core.policy.facts import PodFacts
 from makeway.planner.plan.cache import PlanCache
@@ -12,12 +11,10 @@ from makeway.planner.plan.planner import plan as plan_with
 from makeway.planner.plan.result import Plan
 from makeway.planner.snapshot.changes import (
     Adopt,
-    KnowPodGroups,
     PutBudget,
     PutClaim,
     PutNode,
     PutPod,
-    PutPodGroup,
     RemoveNode,
     RemovePod,
 )
@@ -42,7 +39,7 @@ from unit.planner.building import (
     planned,
     refused,
 )
-from unit.planner.test_plan_groups import group
+from unit.planner.grouping import pod_group
 from unit.planner.test_terminating import REASON, full
 from unit.planner.test_terminating import pod as pod_of_queue
 
@@ -133,12 +130,8 @@ def test_a_claim_for_one_pod_is_taken_by_one_without_a_node() -> None:
 
 def grouped(*, there: bool) -> Snapshot:
     """A group that goes whole, of a pod on node a and one on node b, which may not be there."""
-    pods = [make_pod(name, node, size=M) for name, node in (("one", "a"), ("two", "b"))]
-    snapshot = make_snapshot([make_node("a", size=M)])
-    snapshot.apply(KnowPodGroups(followed=True, listed=True))
-    snapshot.apply(PutPodGroup(group("g")))
-    for pod in pods:
-        snapshot.apply(PutPod(replace(pod, group="g")))
+    pods = [make_pod(name, node, size=M, group="g") for name, node in (("one", "a"), ("two", "b"))]
+    snapshot = make_snapshot([make_node("a", size=M)], pods, groups=[pod_group("g")])
     if there:
         snapshot.apply(PutNode(make_node("b", size=0)))
     return snapshot

@@ -3,7 +3,6 @@
 That plans and evictor keep to the documents in drawn trees of queues is in test_reclaim_oracle.
 """
 
-import msgspec
 import pytest
 
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
@@ -23,10 +22,8 @@ from makeway.planner.snapshot.changes import (
     Adopt,
     Enforce,
     KnowDaemonSets,
-    KnowPodGroups,
     PutDaemonSet,
     PutPod,
-    PutPodGroup,
     PutPriorityClass,
     RemoveDaemonSet,
 )
@@ -36,7 +33,7 @@ from narrowing import as_a
 from unit.core.queue_building import queue, tree
 from unit.planner.building import HIGH, LOW, MID, NOW, ask, make_class, make_pod
 from unit.planner.caching import plan
-from unit.planner.test_plan_groups import group
+from unit.planner.grouping import pod_group, put_group
 from unit.planner.test_queue_rules import pod, snapshot_of, victims
 
 TWO = tree(queue("a", guaranteed={"cpu": 300}), queue("b", guaranteed={"cpu": 200}), reclaim=True)
@@ -160,12 +157,13 @@ def test_what_protects_pods_from_preemptors_protects_them_from_reclaim() -> None
 @pytest.mark.parametrize(("other", "goes"), [("root.b", True), ("root.a", False)])
 def test_a_unit_goes_whole_where_all_of_it_is_reclaimed(other: str, goes: bool) -> None:
     snapshot = snapshot_of(TWO, nodes=2)
-    snapshot.apply(KnowPodGroups(True, True, True))
-    snapshot.apply(PutPodGroup(group("g")))
-    pods = [pod("x", "root.b", "n1", size=500), pod("y", other, "n2", size=300)]
-    pods = [msgspec.structs.replace(one, group="g") for one in pods]
-    for one in pods:
-        snapshot.apply(PutPod(one))
+    put_group(
+        snapshot,
+        pod_group("g"),
+        pod("x", "root.b", "n1", size=500),
+        pod("y", other, "n2", size=300),
+    )
+    pods = [*snapshot.pods.values()]
     asked = ask(pod("new", "root.a", size=100), nodes=["n1"])
 
     # What is left of root.b with the unit gone is less than its guarantee but for a pod beside it.
@@ -178,10 +176,7 @@ def test_a_unit_goes_whole_where_all_of_it_is_reclaimed(other: str, goes: bool) 
 def test_a_pod_that_is_more_important_than_its_group_stays(own: int, whole: bool) -> None:
     """The scheduler looks at pods by their own priority: the next one would take the room back."""
     snapshot = snapshot_of(OPEN)
-    snapshot.apply(KnowPodGroups(True, True, True))
-    snapshot.apply(PutPodGroup(group("g", whole=whole)))
-    there = msgspec.structs.replace(pod("x", "root.b", "n1", own, 500), group="g")
-    snapshot.apply(PutPod(there))
+    put_group(snapshot, pod_group("g", whole=whole), pod("x", "root.b", "n1", own, 500))
     asked = ask(pod("new", "root.a"))
 
     assert bool(names(plan(snapshot, asked, NOW))) == (own == LOW)
@@ -190,8 +185,7 @@ def test_a_pod_that_is_more_important_than_its_group_stays(own: int, whole: bool
 
 def with_gang(snapshot: Snapshot, *classes: tuple[PodRecord, int]) -> GangQuestion:
     """The question about a group all of whose members need a node."""
-    snapshot.apply(KnowPodGroups(True, True, True))
-    snapshot.apply(PutPodGroup(group("gang", whole=False)))
+    put_group(snapshot, pod_group("gang", whole=False))
     for one, _ in classes:
         snapshot.apply(PutPod(one))
     asked = tuple(GangClass(ask(one), count) for one, count in classes)

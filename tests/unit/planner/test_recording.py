@@ -38,7 +38,6 @@ from makeway.planner.recording.recorder import Recorder
 from makeway.planner.snapshot.changes import (
     Adopt,
     Enforce,
-    KnowPodGroups,
     KnowVolumes,
     PutBudget,
     PutClaim,
@@ -46,7 +45,6 @@ from makeway.planner.snapshot.changes import (
     PutNamespace,
     PutNode,
     PutPod,
-    PutPodGroup,
     PutPriorityClass,
     PutStorageClass,
     PutVolume,
@@ -59,8 +57,8 @@ from makeway.planner.snapshot.changes import (
 from makeway.planner.snapshot.state import Snapshot
 from makeway.planner.snapshot.volumes import ClaimRecord, VolumeRecord
 from unit.planner.building import NOW, make_budget, make_class, make_node, make_pod, settle
+from unit.planner.grouping import pod_group, put_group
 from unit.planner.offline_building import pod
-from unit.planner.test_plan_groups import group, member
 
 TREE = QueueTree.of(QueueSpec(name="root", children=(QueueSpec(name="ml", maximum={"cpu": 3000}),)))
 WEB = {"app": "web", "queue": "root.ml"}
@@ -283,12 +281,11 @@ def test_what_is_decided_while_budgets_are_applied_is_in_no_recording() -> None:
 
 def test_a_unit_whose_pods_came_or_changed_in_another_order_comes_out_again() -> None:
     snapshot = JournaledSnapshot()
-    snapshot.apply(KnowPodGroups(True, True, True))
-    snapshot.apply(PutPodGroup(group("g")))
+    put_group(snapshot, pod_group("g"))
     for name in ("n1", "n2"):
         snapshot.apply(PutNode(make_node(name, 3000)))
     for uid, node in (("a", ""), ("b", "n2"), ("a", "n1")):
-        snapshot.apply(PutPod(member("g", uid, node, 1000)))
+        snapshot.apply(PutPod(make_pod(uid, node, size=1000, group="g")))
     whole = contents(snapshot, "c", "p", NOW)
     first = next(whole)
     snapshot.journal.begin("rec-1")

@@ -16,12 +16,11 @@ from makeway.planner.plan.planner import plan as plan_once
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
 from makeway.planner.plan.terminating import AwaitedRooms
-from makeway.planner.snapshot.changes import Adopt, KnowPodGroups, PutPod, PutPodGroup, RemovePod
+from makeway.planner.snapshot.changes import Adopt, PutPod, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from narrowing import as_a
 from unit.core.queue_building import queue, tree
-from unit.planner import test_plan_groups as groups
 from unit.planner.building import (
     HIGH,
     LOW,
@@ -40,7 +39,7 @@ from unit.planner.building import (
 from unit.planner.building import planned as plan_of
 from unit.planner.building import refused as refusal_of
 from unit.planner.caching import plan
-from unit.planner.test_plan_groups import group
+from unit.planner.grouping import pod_group, put_group
 
 PREEMPTOR = make_pod("p", priority=HIGH, size=XL)
 
@@ -180,14 +179,14 @@ def test_a_reply_says_until_when_a_terminating_pod_is_waited_for() -> None:
 
 def test_a_unit_goes_without_its_terminating_pods() -> None:
     pods = [
-        groups.member("g", "a", "n1", XL),
-        groups.member("g", "b", "n2"),
-        groups.member("g", "stuck", "n2", ends=-3600),
+        make_pod("a", "n1", size=XL, group="g"),
+        make_pod("b", "n2", group="g"),
+        make_pod("stuck", "n2", group="g", ends=-3600),
         make_pod("h", "n2", HIGH, 300),
     ]
-    snapshot = groups.cluster([groups.group("g")], pods)
+    snapshot = make_snapshot(["n1", "n2"], pods, groups=[pod_group("g")])
 
-    assert groups.victims(snapshot, groups.preemptor()) == {"n1": ["a", "b"]}
+    assert choices(plan_of(snapshot, ask(PREEMPTOR))) == [("n1", {"a", "b"})]
 
 
 def gang_plan(snapshot: Snapshot) -> GangPlan | PlanRefusal:
@@ -428,9 +427,7 @@ def test_where_no_node_has_the_room_pods_are_evicted_for_the_node_beside_those_t
 
 def test_a_unit_with_pods_of_the_full_queue_stays_as_well() -> None:
     snapshot = full(pod("leaving", "n1", ends=20), most=2 * S)
-    snapshot.apply(KnowPodGroups(True, True, True))
-    snapshot.apply(PutPodGroup(group("g")))
-    snapshot.apply(PutPod(msgspec.structs.replace(pod("runs", "n2"), group="g")))
+    put_group(snapshot, pod_group("g"), pod("runs", "n2"))
 
     assert refusal_of(snapshot, on_n2()).reason == REASON
 

@@ -35,7 +35,7 @@ from unit.core.queue_building import queue, tree
 from unit.planner import manifests
 from unit.planner.building import HIGH, LOW, NOW, ask, make_class, make_pod, make_snapshot, refused, scheduled
 from unit.planner.caching import plan
-from unit.planner.test_plan_groups import group, member
+from unit.planner.grouping import pod_group
 
 SOURCE = ("ConfigMap", "makeway-system", "makeway-policy")
 URGENT = make_pod("P", priority=HIGH, size=200)
@@ -203,12 +203,11 @@ def test_preemptors_that_rules_tell_apart_share_no_scores() -> None:
 
 
 def test_a_unit_stays_where_a_rule_keeps_a_pod_of_it_on_another_node() -> None:
-    pods = [member("g", "x", "a", 500), member("g", "y", "b", 100, labels={"tier": "gold"})]
-    snapshot = make_snapshot(["a", "b"], ())
-    snapshot.apply(KnowPodGroups(True, True, True))
-    snapshot.apply(PutPodGroup(group("g")))
-    for pod in pods:
-        snapshot.apply(PutPod(pod))
+    pods = [
+        make_pod("x", "a", size=500, group="g"),
+        make_pod("y", "b", labels={"tier": "gold"}, group="g"),
+    ]
+    snapshot = make_snapshot(["a", "b"], pods, groups=[pod_group("g")])
     whole = make_pod("Q", priority=HIGH, size=500)
     assert goes(snapshot, whole)
 
@@ -227,7 +226,7 @@ def test_a_group_preempts_with_the_labels_of_the_group_and_the_class_of_each_mem
         snapshot.apply(PutPod(pod))
     assert alike(ask(one)) != alike(ask(make_pod("n", "", HIGH, 300, facts=PodFacts(priority_class="batch"))))
     asked = GangQuestion("default/gang", (GangClass(ask(one), 1), GangClass(ask(other), 1)), 2)
-    wanted = group("gang", whole=False, priority=HIGH)
+    wanted = pod_group("gang", whole=False, priority=HIGH)
 
     def planned(**labels: str) -> bool:
         snapshot.apply(PutPodGroup(msgspec.structs.replace(wanted, labels=labels)))
