@@ -1,15 +1,15 @@
 """Builders of orders and of the objects they name. Everything fits together unless a test says otherwise."""
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
-from makeway.bus.messages import Awaited, EvictionOrder, Fence, Outcome, OutcomeResult, Preemptor, Victim
+import builders_bus
+from makeway.bus.messages import Awaited, EvictionOrder, Outcome, OutcomeResult, Preemptor, Victim
 from makeway.core.k8s.objects import Metadata, Node, Pod, PodCondition, PodSpec, PodStatus
 from makeway.evictor.act import patches
 
-NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+NOW = builders_bus.NOW
 CLUSTER = "cluster-1"
 NODE = "node-a"
 NODE_UID = "node-a-uid"
@@ -31,44 +31,23 @@ partitions:
 
 
 def make_preemptor(**changes: Any) -> Preemptor:
-    fields: dict[str, Any] = {
-        "namespace": "default",
-        "name": "urgent",
-        "uid": "urgent-uid",
-        "priority": 1000,
-        "scheduler_name": "default-scheduler",
-    }
-    return Preemptor(**fields | changes)
+    return builders_bus.make_preemptor(**{"uid": "urgent-uid", "namespace": "default", **changes})
 
 
 def make_victim(name: str, **changes: Any) -> Victim:
-    fields: dict[str, Any] = {
-        "namespace": "default",
-        "name": name,
-        "uid": f"{name}-uid",
-        "node": NODE,
-        "priority": 0,
-        "grace_period_seconds": 30,
-        "rule": "lower-priority",
-    }
-    return Victim(**fields | changes)
+    own = {"namespace": "default", "uid": f"{name}-uid", "node": NODE}
+    return builders_bus.make_victim(name, **own | changes)
 
 
 def make_order(*victims: str | Victim, **changes: Any) -> EvictionOrder:
     fields: dict[str, Any] = {
         "order_id": "ord-1",
-        "kind": "pod",
-        "cluster_uid": CLUSTER,
-        "fence": Fence(kind="lease", namespace="kube-system", name="makeway-scheduler", epoch=EPOCH),
-        "writer": "scheduler-1",
-        "created_at": NOW,
-        "not_after": NOW + timedelta(seconds=60),
         "preemptor": make_preemptor(),
         "node": NODE,
         "node_uid": NODE_UID,
         "victims": tuple(make_victim(v) if isinstance(v, str) else v for v in victims),
     }
-    return EvictionOrder(**fields | changes)
+    return builders_bus.make_order(**fields | changes)
 
 
 def awaiting(order_id: str) -> tuple[Awaited, ...]:
@@ -76,16 +55,8 @@ def awaiting(order_id: str) -> tuple[Awaited, ...]:
 
 
 def make_outcome(order_id: str, result: OutcomeResult, evictor: str = "another") -> Outcome:
-    return Outcome(
-        order_id=order_id,
-        kind="pod",
-        cluster_uid=CLUSTER,
-        epoch=EPOCH,
-        result=result,
-        evictor=evictor,
-        started_at=NOW,
-        finished_at=NOW,
-    )
+    order = make_order(order_id=order_id)
+    return builders_bus.make_outcome(order, result=result, evictor=evictor, finished_at=NOW)
 
 
 class PodBuilder:

@@ -198,11 +198,9 @@ class FakeCluster(Cluster):
 
     async def mark(self, victim: Victim, resource_version: str, message: str, now: datetime) -> Pod | None:
         await self._called("mark", victim.name)
-        pod = self._incarnation(victim.name, victim.uid)
+        pod = self._judged(victim, resource_version)
         if pod is None:
             return None
-        if resource_version not in ("", pod.metadata.resource_version):
-            raise TemporaryError("conflict", "the object has been modified")
         others = [c for c in pod.status.conditions or () if c.type != "DisruptionTarget"]
         mark = PodCondition(
             type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=message
@@ -211,30 +209,21 @@ class FakeCluster(Cluster):
 
     async def delete(self, victim: Victim, resource_version: str) -> Deleted | None:
         await self._called("delete", victim.name)
-        pod = self._incarnation(victim.name, victim.uid)
-        if pod is None:
+        if self._judged(victim, resource_version) is None:
             return None
-        if resource_version not in ("", pod.metadata.resource_version):
-            raise TemporaryError("conflict", "the object has been modified")
         self.leave(victim.name)
         return Deleted(30)
 
     async def evict(self, victim: Victim, resource_version: str) -> bool:
         await self._called("evict", victim.name)
-        pod = self._incarnation(victim.name, victim.uid)
-        if pod is None:
+        if self._judged(victim, resource_version) is None:
             return False
-        if resource_version not in ("", pod.metadata.resource_version):
-            raise TemporaryError("conflict", "the object has been modified")
         self.leave(victim.name)
         return True
 
     async def dry_run(self, victim: Victim, resource_version: str, *, eviction: bool) -> bool:
         await self._called("dry_run", victim.name)
-        pod = self._incarnation(victim.name, victim.uid)
-        if pod is not None and resource_version not in ("", pod.metadata.resource_version):
-            raise TemporaryError("conflict", "the object has been modified")
-        return pod is not None
+        return self._judged(victim, resource_version) is not None
 
     async def set_condition(self, pod: Pod, condition: dict[str, Any]) -> None:
         await self._called("condition", pod.metadata.name)
@@ -267,15 +256,20 @@ class FakeCluster(Cluster):
         if self._failures[key]:
             raise self._failures[key].popleft()
 
-    def _incarnation(self, name: str, uid: str) -> Pod | None:
-        pod = self.pods.get(name)
-        return pod if pod is not None and pod.metadata.uid == uid else None
+    def _judged(self, victim: Victim, resource_version: str) -> Pod | None:
+        """The victim in the version that was judged; None where it is gone, or another has its name."""
+        pod = self.pods.get(victim.name)
+        if pod is None or pod.metadata.uid != victim.uid:
+            return None
+        return self._unchanged(pod, resource_version or pod.metadata.resource_version)
 
     def _as_it_is(self, pod: Pod) -> Pod:
-        current = self.pods[pod.metadata.name]
-        if current.metadata.resource_version != pod.metadata.resource_version:
+        return self._unchanged(self.pods[pod.metadata.name], pod.metadata.resource_version)
+
+    def _unchanged(self, pod: Pod, resource_version: str) -> Pod:
+        if pod.metadata.resource_version != resource_version:
             raise TemporaryError("conflict", "the object has been modified")
-        return current
+        return pod
 
     def _change(self, pod: Pod, part: str, **fields: object) -> Pod:
         version = str(int(pod.metadata.resource_version) + 1)

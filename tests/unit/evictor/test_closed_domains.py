@@ -60,12 +60,6 @@ def closed_world(*more: Any) -> GroupWorld:
     return world
 
 
-async def test_a_victim_that_keeps_the_rack_of_a_member_closed_goes_with_the_others() -> None:
-    world = closed_world()
-
-    await world.ends(ORDER, "succeeded", victims=dict.fromkeys("abcd", "deleted"))
-
-
 def no_node(world: GroupWorld) -> None:
     del world.cluster.nodes["n3"]
 

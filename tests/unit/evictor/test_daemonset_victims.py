@@ -71,10 +71,6 @@ async def evicted_for(
     return outcome
 
 
-async def test_a_pod_of_equal_priority_is_evicted_for_a_daemonset_pod() -> None:
-    assert (await evicted_for(bound(), a_pod("a").priority(1000).build())).result == "succeeded"
-
-
 async def test_a_daemonset_that_is_proven_is_held_by_no_default_cap() -> None:
     victim = a_pod("a").priority(1000).build()
 

@@ -239,22 +239,6 @@ def test_a_pod_that_may_not_go_is_spared(reason: str, pod: Pod) -> None:
     assert verdict.reason == reason
 
 
-def test_the_preemptor_is_never_its_own_victim() -> None:
-    order = make_order(make_victim("urgent", uid="urgent-uid"))
-
-    as_a(
-        Exempt,
-        decide.judge(
-            order,
-            order.victims[0],
-            preemptor_pod().build(),
-            preemptor=PreemptorFacts(2000),
-            rules=rules_in_force(Policy(), {}),
-            now=NOW,
-        ),
-    )
-
-
 def test_an_assumed_pod_may_be_unbound_or_bound_to_the_node() -> None:
     assert judge(a_pod("v").on(None).build(), assumed=True) == Delete(True, "1", bound=False)
     assert judge(a_pod("v").build(), assumed=True) == Delete(True, "1")

@@ -81,9 +81,7 @@ class GangCluster(WatchedCluster):
             self.denied.discard(name)  # an evictor that came after the refused one tried again
 
     def _judge(self, now: datetime) -> None:
-        there = {name for name in NAMES if (pod := self.pods.get(name)) and pod.metadata.uid == f"{name}-uid"}
-        stay = {name for name in there if self.pods[name].metadata.deletion_timestamp is None}
-        stay = {name for name in stay if self.pods[name].status.phase == "Running"}
+        stay = self.staying(NAMES)
         self.broken += [
             f"{name} was read {now - self.read[name]} before"
             for name in stay
@@ -133,14 +131,7 @@ def test_whatever_happens_nothing_of_a_group_goes_before_all_of_it_would(
     assert cluster.deleted_uids <= {victim.uid for victim in order.victims}
     assert all(at < order.not_after for _, _, at in cluster.effects)
     assert cluster.deletes_after_refusal == []
-    staying = {
-        name
-        for name in names
-        if (pod := cluster.pods.get(name)) is not None
-        and pod.metadata.uid == f"{name}-uid"
-        and pod.metadata.deletion_timestamp is None
-        and pod.status.phase == "Running"
-    }
+    staying = cluster.staying(names)
     members = [cluster.pods[name] for name in MEMBERS if name in cluster.pods]
     nominated = {pod.status.nominated_node_name for pod in members}
     if outcome.result == "succeeded":

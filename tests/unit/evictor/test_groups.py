@@ -71,12 +71,6 @@ def world_of(*pods: Pod, group: GroupRecord | None = None) -> World:
     return world
 
 
-async def test_a_unit_is_deleted_with_its_pods_on_other_nodes() -> None:
-    world = world_of(member("a"), member("b", "node-b"))
-
-    await world.ends(unit_order("a", "b"), "succeeded", victims={"a": "deleted", "b": "deleted"})
-
-
 async def test_every_pod_and_group_is_read_before_the_first_delete() -> None:
     world = world_of(member("a"), member("b", "node-b"))
 
@@ -284,12 +278,6 @@ async def test_an_order_that_names_a_pod_of_a_unit_alone_deletes_nothing() -> No
     world = world_of(member("a"), member("b", "node-b"))
 
     await world.ends(make_order("a"), "refused", says="the order names it alone", deletes=[])
-
-
-async def test_a_pod_of_a_group_of_mode_single_goes_alone_at_the_priority_of_its_group() -> None:
-    world = world_of(member("a", priority=5000), member("b", "node-b"), group=record(whole=False))
-
-    await world.ends(make_order("a"), "succeeded", deletes=["a"])
 
 
 async def test_a_quota_never_breaks_a_unit() -> None:
@@ -851,12 +839,6 @@ async def test_a_group_made_anew_at_a_higher_priority_is_no_evidence_for_the_bre
 
     assert [one.reason for one in outcome.victims] == ["pod-group"]
     assert not NEVER_VICTIMS & {one.reason for one in outcome.victims}
-
-
-async def test_a_unit_below_the_preemptor_goes_whole_whatever_the_priority_of_its_pods() -> None:
-    world = world_of(member("a", priority=5000), member("b", "node-b", priority=5000))
-
-    await world.ends(unit_order("a", "b"), victims={"a": "deleted", "b": "deleted"})
 
 
 def test_units_of_another_namespace_have_no_group_of_this_one_read() -> None:

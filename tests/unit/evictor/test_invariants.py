@@ -1,6 +1,7 @@
 """What holds whatever fails, in whatever order, and however often the evictor dies on the way."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime
 
 from hypothesis import example, given
@@ -14,7 +15,7 @@ from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.evictor.limits.slots import Slots
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import PermanentError, TemporaryError
-from unit.evictor.building import CLUSTER, NODE, a_pod, make_order
+from unit.evictor.building import CLUSTER, NODE, a_pod, make_order, make_victim
 from unit.evictor.fakes import (
     FORBIDDEN,
     SERVER_ERROR,
@@ -91,13 +92,22 @@ class WatchedCluster(FakeCluster):
                 self.refused_lives.add(self.life)
             raise
         except Lost:
-            if operation == "delete" and self._incarnation(name, f"{name}-uid") is not None:
+            if operation == "delete" and self._judged(make_victim(name), "") is not None:
                 self.leave(name)
             raise UNAVAILABLE from None
 
     def leave(self, name: str) -> None:
         self.deleted_uids.add(self.pods[name].metadata.uid)
         super().leave(name)
+
+    def staying(self, names: Sequence[str]) -> set[str]:
+        """Those of the victims of these names that run on."""
+        there = {name: self._judged(make_victim(name), "") for name in names}
+        return {
+            name
+            for name, pod in there.items()
+            if pod and pod.metadata.deletion_timestamp is None and pod.status.phase == "Running"
+        }
 
 
 @example(states=["running"], script={}, slow={}, deaths=[20])  # after its delete, before its outcome
@@ -129,25 +139,15 @@ def test_whatever_happens_the_order_ends_once_and_leaves_the_cluster_in_order(
     assert cluster.deleted_uids <= {v.uid for v in order.victims}
     assert all(at < order.not_after for _, _, at in cluster.effects)
     assert cluster.deletes_after_refusal == []
-    staying = [
-        n
-        for n in names
-        if (p := cluster.pods.get(n)) is not None
-        and p.metadata.uid == f"{n}-uid"
-        and p.metadata.deletion_timestamp is None
-        and p.status.phase == "Running"
-    ]
+    staying = cluster.staying(names)
     if outcome.result == "succeeded":
-        assert staying == []
+        assert not staying
         assert cluster.pods["urgent"].status.nominated_node_name == NODE
     elif "not rolled back" not in outcome.message:
         assert cluster.pods["urgent"].status.nominated_node_name is None
         assert not [n for n in staying if cluster.is_marked(n)]
     for victim in outcome.victims:
-        if victim.result in ("failed", "notAttempted", "spared"):
-            assert victim.name in staying
-        else:
-            assert victim.name not in staying
+        assert (victim.name in staying) == (victim.result in ("failed", "notAttempted", "spared"))
 
 
 async def carry_out(

@@ -6,9 +6,6 @@ import msgspec
 import pytest
 
 from makeway.bus.messages import EvictionOrder, Fence, Preemptor, Victim
-from makeway.core.k8s.daemonset_owner import DaemonSetOwner
-from makeway.core.k8s.objects import OwnerReference
-from makeway.core.k8s.selector import Selector
 from makeway.core.policy.document import Policy, Protection
 from makeway.core.policy.mode import Mode
 from makeway.evictor.judge import decide
@@ -24,6 +21,7 @@ from unit.evictor.building import (
     make_victim,
 )
 from unit.evictor.fakes import FORBIDDEN, UNAVAILABLE
+from unit.evictor.test_daemonset_victims import logs, owned
 from unit.evictor.test_service import World, results, running
 
 
@@ -146,29 +144,19 @@ async def test_the_policy_of_the_moment_protects_a_victim() -> None:
 
 
 def test_the_pod_of_a_daemonset_is_spared() -> None:
-    pod = a_pod("a").build()
-    owner = OwnerReference(api_version="apps/v1", kind="DaemonSet", name="d", uid="d", controller=True)
-    pod = msgspec.structs.replace(
-        pod, metadata=msgspec.structs.replace(pod.metadata, owner_references=(owner,))
+    verdict = decide.judge_for_quota(
+        make_victim("a"), owned(a_pod("a").build()), Protection(), lambda _: None
     )
-
-    verdict = decide.judge_for_quota(make_victim("a"), pod, Protection(), lambda _: None)
 
     assert getattr(verdict, "reason", "") == "daemonset-pod"
 
 
 @pytest.mark.parametrize("proven", [True, False])
 async def test_a_pod_that_says_it_is_a_daemonsets_is_spared_where_that_is_proven(proven: bool) -> None:
-    pod = a_pod("a").build()
-    owner = OwnerReference(api_version="apps/v1", kind="DaemonSet", name="d", uid="d", controller=True)
-    pod = msgspec.structs.replace(
-        pod, metadata=msgspec.structs.replace(pod.metadata, owner_references=(owner,))
-    )
+    pod = owned(a_pod("a").build())
     world = World(pod)
     if proven:
-        namespace = pod.metadata.namespace
-        daemonset = DaemonSetOwner(namespace=namespace, name="d", uid="d", selector=Selector(()))
-        world.cluster.daemonsets[namespace, "d"] = daemonset
+        world.cluster.daemonsets["default", "logs"] = logs(pod)
 
     await world.ends(quota_order("a"), victims={"a": "spared" if proven else "deleted"})
 
@@ -194,22 +182,21 @@ async def refused_by_the_queues(world: World, order: EvictionOrder) -> tuple[str
     return outcome.reason, outcome.message
 
 
-async def test_without_a_configuration_of_queues_no_pod_goes_for_a_quota() -> None:
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda world: world.queues.withdraw("ConfigMap a/b"), "there is no configuration of queues"),
+        (lambda world: setattr(world, "queues_trouble", "a/b: 403 Forbidden"), "a/b: 403 Forbidden"),
+    ],
+    ids=["there is none", "it may not be read"],
+)
+async def test_without_queues_that_were_ever_read_no_pod_goes_for_a_quota(
+    change: Callable[[World], object], says: str
+) -> None:
     world = World(*running("a"), queues_read=False)
-    world.queues.withdraw("ConfigMap makeway-system/makeway-queues")
+    change(world)
 
-    reason, message = await refused_by_the_queues(world, quota_order("a"))
-
-    assert (reason, message) == ("queues-not-read", "there is no configuration of queues")
-
-
-async def test_queues_that_were_never_read_let_no_pod_go() -> None:
-    world = World(*running("a"), queues_read=False)
-    world.queues_trouble = "configmaps/makeway-queues: 403 Forbidden"
-
-    reason, message = await refused_by_the_queues(world, quota_order("a"))
-
-    assert (reason, message) == ("queues-not-read", "configmaps/makeway-queues: 403 Forbidden")
+    assert await refused_by_the_queues(world, quota_order("a")) == ("queues-not-read", says)
 
 
 SWITCHED_OFF = QUEUES_YAML.replace("enabled: true", "enabled: false")

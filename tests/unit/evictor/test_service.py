@@ -642,15 +642,6 @@ async def test_an_expired_order_deletes_nothing_and_reverts_its_nomination() -> 
     assert world.nominated_node() is None
 
 
-async def test_an_order_of_an_older_epoch_is_refused() -> None:
-    world = World(*running("a"))
-    world.cluster.epoch = EPOCH + 1
-
-    await world.ends(make_order("a"), "refused", "stale-epoch")
-
-    assert not world.cluster.marks()
-
-
 async def test_an_order_that_the_stream_took_too_late_is_refused_and_rolled_back() -> None:
     world = World(*running("a"))
 
