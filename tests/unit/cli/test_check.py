@@ -323,6 +323,7 @@ def test_an_api_server_may_be_of_any_minor_that_is_built_or_one_ahead() -> None:
         "warning",
         "wrong",
     ]
+    assert f"kube-scheduler 1.{MINORS[-1] + 1} changes" in judge_api_server("v", MINORS[-1] + 1).detail
 
 
 def running(*kubernetes: str) -> list[ComponentStatus]:

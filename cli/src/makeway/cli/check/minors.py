@@ -21,6 +21,11 @@ _ALPHA_GROUPS: Final = "36"
 """The minor whose kube-scheduler waits for v1alpha2 of pod groups, which the next does not serve."""
 
 _BUILT: Final = f"1.{MINORS[0]} to 1.{MINORS[-1]}"
+_NEXT: Final = (
+    "it does not have what kube-scheduler 1.38 changes for preemption: PreemptionManager of pod groups, "
+    "composite groups as beta, PreQueueingHint"
+)
+"""As of v1.38.0-beta.0: kube-scheduler/framework/interface.go and pkg/features; see docs/versions.md."""
 
 
 def judge_api_server(version: str, minor: int, *, plugin: bool = True) -> CheckResult:
@@ -36,8 +41,8 @@ def judge_api_server(version: str, minor: int, *, plugin: bool = True) -> CheckR
         return CheckResult(name, "ok", f"{version}; makeway-scheduler is built for it")
     detail = f"makeway-scheduler is kube-scheduler {_BUILT}"
     if minor == MINORS[-1] + 1:
-        remedy = "Kubernetes allows a scheduler one minor behind; try it in mode observe first"
-        return CheckResult(name, "warning", f"{version} was not tested; {detail}", remedy)
+        remedy = "a scheduler one minor behind is allowed; try it in mode observe first (docs/versions.md)"
+        return CheckResult(name, "warning", f"{version} was not tested; {detail}; {_NEXT}", remedy)
     return CheckResult(name, "wrong", f"{version} is not supported; {detail}", "see docs/versions.md")
 
 
