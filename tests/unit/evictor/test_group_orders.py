@@ -32,7 +32,7 @@ from makeway.evictor.retry import PermanentError
 from makeway.runtime.pod_group_api import PodGroupApi
 from unit.evictor.building import NOW, PodBuilder, a_pod, changed, make_order, make_preemptor, make_victim
 from unit.evictor.fakes import UNAVAILABLE
-from unit.evictor.test_groups import BEGUN
+from unit.evictor.test_groups import BEGUN, KEY, UNIT
 from unit.evictor.test_groups import marked as marked_of_group
 from unit.evictor.test_groups import member as pod_of_group
 from unit.evictor.test_groups import record as unit_record
@@ -93,6 +93,7 @@ class GroupWorld(World):
         )
         self.cluster.group_api = PodGroupApi("v1beta1", composites=True)
         self.cluster.groups[TRAIN] = GroupRecord(key=TRAIN, uid="train-uid", priority=1000, min_count=2)
+        self.cluster.groups[KEY] = unit_record()
         for number in range(1, members + 1):
             node = f"n{number}"
             self.cluster.nodes[node] = Node(metadata=Metadata(name=node, uid=f"{node}-uid"))
@@ -179,10 +180,8 @@ def test_what_is_said_of_thousands_of_victims_fits_into_a_message() -> None:
 
 
 async def test_units_go_whole_before_single_pods() -> None:
-    unit = "PodGroup default/g"
     world = GroupWorld(pod_of_group("u", "n1"), pod_of_group("v", "far"))
-    world.cluster.groups[GroupKey("default", "g")] = unit_record()
-    victims = (*VICTIMS, on("u", "n1", unit=unit), on("v", "far", unit=unit))
+    victims = (*VICTIMS, on("u", "n1", unit=UNIT), on("v", "far", unit=UNIT))
 
     await world.ends(group_order(*victims), "succeeded")
 
@@ -191,9 +190,7 @@ async def test_units_go_whole_before_single_pods() -> None:
 
 async def test_the_marks_of_single_pods_prove_as_well_what_a_watch_has_of_a_unit() -> None:
     """Where victims are many the unit's own marks are old by then."""
-    unit = "PodGroup default/g"
     world = GroupWorld(pod_of_group("u", "n1"), pod_of_group("v", "far"))
-    world.cluster.groups[GroupKey("default", "g")] = unit_record()
     world.cluster.put(changed(world.cluster.pods["c"], "metadata", resource_version="50"))
     asked: list[int] = []
 
@@ -202,7 +199,7 @@ async def test_the_marks_of_single_pods_prove_as_well_what_a_watch_has_of_a_unit
         return world.cluster.members_now(namespace)
 
     world.cluster.followed = followed
-    units = (on("u", "n1", unit=unit), on("v", "far", unit=unit))
+    units = (on("u", "n1", unit=UNIT), on("v", "far", unit=UNIT))
 
     await world.ends(group_order(*units, *VICTIMS), "succeeded")
 
@@ -519,15 +516,13 @@ async def test_what_an_earlier_delivery_deleted_is_not_deleted_again() -> None:
 
 
 async def test_what_an_earlier_delivery_left_of_a_unit_goes_though_a_pod_has_joined_it() -> None:
-    unit = "PodGroup default/g"
     world = GroupWorld(marked_of_group("q", "n2"), pod_of_group("r", "n9"))
-    world.cluster.groups[GroupKey("default", "g")] = unit_record()
     world.records.begun_orders["ord-1"] = replace(
-        BEGUN, units=(BegunUnit(unit=unit, first="p-uid", priority=0),)
+        BEGUN, units=(BegunUnit(unit=UNIT, first="p-uid", priority=0),)
     )
 
     await world.ends(
-        group_order(on("p", "n1", unit=unit), on("q", "n2", unit=unit)),
+        group_order(on("p", "n1", unit=UNIT), on("q", "n2", unit=UNIT)),
         "succeeded",
         victims={"p": "gone", "q": "deleted"},
         deliveries=2,
@@ -538,16 +533,14 @@ async def test_what_an_earlier_delivery_left_of_a_unit_goes_though_a_pod_has_joi
 async def test_what_an_earlier_delivery_left_of_a_unit_goes_though_the_group_does_not_want_it_any_more(
     change: Callable[[GroupWorld], None], reason: str
 ) -> None:
-    unit = "PodGroup default/g"
     world = GroupWorld(marked_of_group("q", "n2"), marked_of_group("r", "n9"))
-    world.cluster.groups[GroupKey("default", "g")] = unit_record()
     world.records.begun_orders["ord-1"] = replace(
-        BEGUN, units=(BegunUnit(unit=unit, first="p-uid", priority=0),)
+        BEGUN, units=(BegunUnit(unit=UNIT, first="p-uid", priority=0),)
     )
     change(world)
 
     order = group_order(
-        on("p", "n1", unit=unit), on("q", "n2", unit=unit), on("r", "n9", unit=unit), on("a", "n1")
+        on("p", "n1", unit=UNIT), on("q", "n2", unit=UNIT), on("r", "n9", unit=UNIT), on("a", "n1")
     )
     await world.ends(
         order,
@@ -558,10 +551,8 @@ async def test_what_an_earlier_delivery_left_of_a_unit_goes_though_the_group_doe
 
 
 async def test_what_is_left_of_a_unit_goes_where_a_member_is_missing_after_its_first_delete() -> None:
-    unit = "PodGroup default/g"
     names = [f"u{number}" for number in range(AT_ONCE + 4)]
     world = GroupWorld(*(pod_of_group(name, "n1") for name in names))
-    world.cluster.groups[GroupKey("default", "g")] = unit_record()
 
     def lose_a_member() -> None:
         world.cluster.remove("train-2")
@@ -570,7 +561,7 @@ async def test_what_is_left_of_a_unit_goes_where_a_member_is_missing_after_its_f
     world.cluster.before("delete", "u0", lose_a_member)
 
     await world.ends(
-        group_order(*(on(name, "n1", unit=unit) for name in names), on("c", "n2")),
+        group_order(*(on(name, "n1", unit=UNIT) for name in names), on("c", "n2")),
         reason="members-missing",
         victims=dict.fromkeys(names, "deleted") | {"c": "notAttempted"},
     )

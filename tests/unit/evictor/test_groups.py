@@ -64,8 +64,10 @@ def unit_order(*names: str, unit: str = UNIT, **changes: Any) -> EvictionOrder:
     )
 
 
-def world_of(*pods: Pod, group: GroupRecord | None = None) -> World:
+def world_of(*pods: Pod, group: GroupRecord | None = None, begun: Begun | None = None) -> World:
     world = World(*pods)
+    if begun is not None:
+        world.records.begun_orders[begun.order_id] = begun
     world.cluster.group_api = PodGroupApi("v1beta1", composites=True)
     world.cluster.groups[KEY] = group or record()
     return world
@@ -322,8 +324,7 @@ def nothing(world: World) -> None:
 async def test_what_is_left_of_a_unit_goes_though_its_evictor_died_and_the_group_is_another(
     change: Callable[[World], None],
 ) -> None:
-    world = world_of(marked("b", "node-b"), marked("c", "node-c"))
-    world.records.begun_orders["ord-1"] = BEGUN
+    world = world_of(marked("b", "node-b"), marked("c", "node-c"), begun=BEGUN)
     change(world)
 
     await world.ends(
@@ -416,9 +417,7 @@ async def test_what_is_left_of_a_unit_goes_though_its_room_is_not_wanted_any_mor
 async def test_an_evictor_that_takes_over_finishes_units_that_have_begun_alone(
     change: Callable[[World], None], reason: str, begun: bool
 ) -> None:
-    world = world_of(marked("b", "node-b"), marked("c", "node-c"))
-    if begun:
-        world.records.begun_orders["ord-1"] = BEGUN
+    world = world_of(marked("b", "node-b"), marked("c", "node-c"), begun=BEGUN if begun else None)
     change(world)
 
     outcome = await world.ends(
@@ -429,8 +428,7 @@ async def test_an_evictor_that_takes_over_finishes_units_that_have_begun_alone(
 
 
 async def test_a_unit_of_which_no_pod_has_gone_is_left_alone_by_whoever_takes_over() -> None:
-    world = world_of(marked("a"), marked("b", "node-b"))
-    world.records.begun_orders["ord-1"] = BEGUN
+    world = world_of(marked("a"), marked("b", "node-b"), begun=BEGUN)
     delete_preemptor(world)
 
     await world.ends(unit_order("a", "b"), reason="preemptor-gone", deletes=[], deliveries=2)
@@ -440,16 +438,14 @@ async def test_a_unit_of_which_no_pod_has_gone_is_left_alone_by_whoever_takes_ov
 
 @pytest.mark.parametrize(("priority", "result"), [(1, "deleted"), (0, "spared")])
 async def test_the_preemptors_old_priority_counts_for_a_units_rest(priority: int, result: str) -> None:
-    world = world_of(marked("b", "node-b"), marked("c", "node-c"))
-    world.records.begun_orders["ord-1"] = replace(BEGUN, priority=priority)
+    world = world_of(marked("b", "node-b"), marked("c", "node-c"), begun=replace(BEGUN, priority=priority))
     delete_preemptor(world)
 
     await world.ends(unit_order("a", "b", "c"), victims={"a": "gone", "b": result, "c": result}, deliveries=2)
 
 
 async def test_the_brake_stops_what_is_left_of_a_unit() -> None:
-    world = world_of(marked("b", "node-b"), marked("c", "node-c"))
-    world.records.begun_orders["ord-1"] = BEGUN
+    world = world_of(marked("b", "node-b"), marked("c", "node-c"), begun=BEGUN)
     world.cluster.brake = world.cluster.seen_brake = Brake(everywhere=True)
 
     await world.ends(unit_order("a", "b", "c"), reason="mode-off", deletes=[], deliveries=2)
@@ -712,16 +708,14 @@ async def test_a_quota_order_for_a_unit_and_a_single_pod_is_none() -> None:
 
 
 async def test_where_the_noted_pod_stays_what_else_is_gone_went_by_others() -> None:
-    world = world_of(marked("a"), marked("c", "node-c"), member("b2", "node-z"))
-    world.records.begun_orders["ord-1"] = BEGUN
+    world = world_of(marked("a"), marked("c", "node-c"), member("b2", "node-z"), begun=BEGUN)
 
     await world.ends(unit_order("a", "b", "c"), reason="unit-incomplete", deletes=[], deliveries=2)
 
 
 async def test_an_order_of_some_time_ago_may_have_begun_though_it_is_delivered_for_the_first_time() -> None:
     """The consumer was made anew, so its deliveries are counted from the beginning."""
-    world = world_of(marked("b", "node-b"))
-    world.records.begun_orders["ord-1"] = BEGUN
+    world = world_of(marked("b", "node-b"), begun=BEGUN)
     world.clock.time += timedelta(seconds=2)
     delete_preemptor(world)
 
@@ -730,17 +724,15 @@ async def test_an_order_of_some_time_ago_may_have_begun_though_it_is_delivered_f
 
 async def test_the_priority_that_the_group_had_counts_for_what_is_left_of_a_unit() -> None:
     """Its pods are more important than it was, and it is gone."""
-    world = world_of(marked("b", "node-b", 5000))
-    world.records.begun_orders["ord-1"] = BEGUN
+    world = world_of(marked("b", "node-b", 5000), begun=BEGUN)
     remove_group(world)
 
     await world.ends(unit_order("a", "b"), victims={"a": "gone", "b": "deleted"}, deliveries=2)
 
 
 async def test_the_end_of_an_order_tells_what_became_of_the_rest_of_a_unit() -> None:
-    went, stays = (world_of(marked("b", "node-b"), marked("c", "node-c")) for _ in range(2))
+    went, stays = (world_of(marked("b", "node-b"), marked("c", "node-c"), begun=BEGUN) for _ in range(2))
     for world in (went, stays):
-        world.records.begun_orders["ord-1"] = BEGUN
         delete_preemptor(world)
 
     def set_the_brake() -> None:
@@ -772,9 +764,12 @@ async def test_an_order_whose_begin_cannot_be_read_is_carried_out(monkeypatch: p
 @pytest.mark.parametrize("own", [0, 5000])
 @pytest.mark.parametrize("noted", [True, False])
 async def test_an_order_that_came_again_spares_a_unit_with_no_pod_deleted(own: int, noted: bool) -> None:
-    world = world_of(marked("a", priority=own), marked("b", "node-b", own), member("c", "node-c"))
-    if noted:
-        world.records.begun_orders["ord-1"] = BEGUN
+    world = world_of(
+        marked("a", priority=own),
+        marked("b", "node-b", own),
+        member("c", "node-c"),
+        begun=BEGUN if noted else None,
+    )
 
     await world.ends(unit_order("a", "b"), reason="unit-incomplete", deletes=[], deliveries=2)
 

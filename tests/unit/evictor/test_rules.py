@@ -23,13 +23,6 @@ def reasons(outcome: Outcome) -> dict[str, str]:
     return {victim.name: victim.reason for victim in outcome.victims}
 
 
-async def test_a_pod_whose_class_asks_for_no_toleration_is_evicted() -> None:
-    world = World(*of_class("a"))
-    world.cluster.classes["steady"] = steady()
-
-    assert (await world.carry_out(make_order("a"))).result == "succeeded"
-
-
 async def test_a_toleration_that_came_after_the_order_saves_the_pod_and_says_so() -> None:
     world = World(*of_class("a", "b"))
     world.cluster.classes["steady"] = steady("-1")
@@ -62,10 +55,6 @@ async def test_a_class_that_is_gone_saves_its_pods_where_it_is_on_record() -> No
 
     assert reasons(outcome) == {"a": "preemption-toleration"}
     assert "PriorityClass steady is gone, makeway-tolerations has it" in outcome.message
-
-
-async def test_a_class_that_is_gone_saves_no_pod_where_it_is_not_on_record() -> None:
-    assert (await World(*of_class("a")).carry_out(make_order("a"))).result == "succeeded"
 
 
 async def test_a_class_that_is_gone_saves_its_pods_where_the_record_was_never_read() -> None:

@@ -369,11 +369,21 @@ async def test_what_stays_temporary_fails_at_not_after_and_no_effect_begins_late
     assert world.clock.now() <= order.not_after
 
 
-async def test_an_api_server_that_is_away_until_not_after_makes_an_expired_order() -> None:
+@pytest.mark.parametrize(
+    ("operation", "name", "error", "result"),
+    [
+        ("get_node", NODE, UNAVAILABLE, ("expired", None)),
+        ("get_lease", "makeway-scheduler", FORBIDDEN, ("failed", "read-refused")),
+    ],
+    ids=["away until notAfter", "refused"],
+)
+async def test_reads_that_never_succeed_end_the_order(
+    operation: str, name: str, error: Exception, result: tuple[str, str | None]
+) -> None:
     world = World(*running("a"))
-    world.cluster.always_fail("get_node", NODE, UNAVAILABLE)
+    world.cluster.always_fail(operation, name, error)
 
-    await world.ends(make_order("a"), "expired", deletes=[])
+    await world.ends(make_order("a"), *result, deletes=[])
 
     assert world.nominated_node() is None
 
@@ -573,32 +583,28 @@ async def test_an_evictor_that_was_stopped_looks_again_before_it_deletes() -> No
     assert not world.cluster.is_marked("a")
 
 
-async def test_nobody_acts_on_anothers_look_before_it_is_answered() -> None:
-    world = World(*running("a", "b", "c"))
-
-    def stopped() -> None:
-        world.clock.time += timedelta(seconds=12)
-        world.cluster.remove("urgent")
-
-    world.cluster.before("mark", "a", stopped)
-    # The mark of b is answered while a is looked at again.
-    world.cluster.slow["mark", "b"] = 12
-    world.cluster.slow["get_node", NODE] = 40
-
-    await world.ends(make_order("a", "b", "c"), "cancelled", "preemptor-gone", deletes=[])
-
-
-async def test_a_look_that_says_no_stops_everybody_at_once() -> None:
-    world = World(*running("a", "b", "c"))
-
-    def stopped() -> None:
-        world.clock.time += timedelta(seconds=12)
-        world.cluster.remove("urgent")
+@pytest.mark.parametrize(
+    ("slow", "later"),
+    [
+        # The mark of b is answered while a is looked at again.
+        ({("get_node", NODE): 40}, {}),
         # What is left of the second look at a, whose answer no longer matters.
-        world.cluster.slow["get_pod", "a"] = 60
+        ({}, {("get_pod", "a"): 60}),
+    ],
+    ids=["nobody acts on another's look before it is answered", "a look that says no stops all at once"],
+)
+async def test_a_look_that_says_no_holds_for_all_victims(
+    slow: dict[tuple[str, str], int], later: dict[tuple[str, str], int]
+) -> None:
+    world = World(*running("a", "b", "c"))
+
+    def stopped() -> None:
+        world.clock.time += timedelta(seconds=12)
+        world.cluster.remove("urgent")
+        world.cluster.slow |= later
 
     world.cluster.before("mark", "a", stopped)
-    world.cluster.slow["mark", "b"] = 12
+    world.cluster.slow |= {("mark", "b"): 12, **slow}
 
     await world.ends(make_order("a", "b", "c"), "cancelled", "preemptor-gone", deletes=[])
 
@@ -694,15 +700,6 @@ async def test_the_answer_of_the_mark_counts_as_a_read() -> None:
     await world.ends(make_order("a"), "refused", deletes=[], victims={"a": "spared"})
 
     assert not world.cluster.is_marked("a")
-
-
-async def test_a_read_that_is_refused_fails_the_order() -> None:
-    world = World(*running("a"))
-    world.cluster.always_fail("get_lease", "makeway-scheduler", FORBIDDEN)
-
-    await world.ends(make_order("a"), "failed", "read-refused")
-
-    assert world.nominated_node() is None
 
 
 # ------------------------------------------------------------------------------------------------ mid flight

@@ -116,14 +116,6 @@ async def test_a_rule_that_first_asks_for_queues_spares_what_was_looked_at_befor
     await world.ends(make_order("a"), "refused", "victim-spared", deletes=[])
 
 
-@pytest.mark.parametrize(("path", "goes"), [("root.team", False), ("root.team.b", True)])
-async def test_a_queue_is_the_one_of_the_label(path: str, goes: bool) -> None:
-    world = World(a_pod("a").in_queue("root.team.a").build())
-    world.policy = policy(victims=PartySelector(queues=(path,)))
-
-    assert (await world.carry_out(make_order("a"))).result == ("succeeded" if goes else "refused")
-
-
 async def test_what_is_left_of_a_unit_goes_though_a_new_rule_would_keep_it() -> None:
     world = world_of(member("a"), member("b", "node-b"), member("c", "node-c"))
     world.cluster.before("delete", "b", lambda: setattr(world, "policy", policy()))
