@@ -88,62 +88,83 @@ type Late struct {
 	most  int
 
 	mu      sync.Mutex
-	of      map[types.UID]lateOne
+	of      map[types.UID]Kept
 	crowded map[string]time.Time // until when cycles wait longer, by namespace: what one tenant's pods do not use keeps no others longer
 }
 
-// lateOne is a question, and what it is of; empty where its answer is of no use any more.
-type lateOne struct {
+// Kept is a question whose cycle has ended before the answer came.
+type Kept struct {
 	*Asked
-	namespace string
-	of        string
-	span      tracing.Span // of the attempt that asked, with which the next one goes on
+	Namespace string
+	Priority  int32
+	Of        string       // what it is of; empty where its answer is of no use any more
+	Span      tracing.Span // of the attempt that asked, with which the next one goes on
+	Dropped   func()       // is called where another question takes its place
 }
 
 // NewLate keeps so many questions at most.
 func NewLate(most int) *Late {
-	return &Late{Lasts: lateLasts, most: most, of: map[types.UID]lateOne{}, crowded: map[string]time.Time{}}
+	return &Late{Lasts: lateLasts, most: most, of: map[types.UID]Kept{}, crowded: map[string]time.Time{}}
 }
 
-// Keep keeps a preemptor's question with the span of its attempt, and reports whether there is room for it. No namespace keeps more than it
-// leaves to others. O(questions).
-func (l *Late) Keep(uid types.UID, namespace string, asked *Asked, of string, span tracing.Span) bool {
+// Keep keeps a preemptor's question, and reports whether there is a place for it. Where all are taken, one of the namespace with the most
+// loses its place, the least important: that of another, or this one. O(questions).
+func (l *Late) Keep(uid types.UID, one Kept) bool {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, there := l.of[uid]; !there && !l.room(namespace) {
-		return false
+	other := types.UID("")
+	_, place := l.of[uid]
+	if !place {
+		other, place = l.place(one.Namespace, one.Priority)
 	}
-	l.of[uid] = lateOne{Asked: asked, namespace: namespace, of: of, span: span}
-	return true
+	dropped := l.of[other].Dropped
+	if place {
+		l.drop(other)
+		l.of[uid] = one
+	}
+	l.mu.Unlock()
+	if dropped != nil {
+		dropped()
+	}
+	return place
 }
 
-// Room reports whether a question about one more preemptor of a namespace would be kept. O(questions).
-func (l *Late) Room(namespace string) bool {
+// Room reports whether a question about one more preemptor of a namespace and priority would be kept. O(questions).
+func (l *Late) Room(namespace string, priority int32) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.room(namespace)
+	_, room := l.place(namespace, priority)
+	return room
 }
 
-func (l *Late) room(namespace string) bool {
-	left := l.most - len(l.of)
+// place finds a place for one more question: a free one, else that of another preemptor. The caller holds the lock.
+func (l *Late) place(namespace string, priority int32) (other types.UID, ok bool) {
+	if len(l.of) < l.most {
+		return "", true
+	}
+	counts, most := map[string]int{namespace: 1}, 1
 	for _, one := range l.of {
-		if one.namespace == namespace {
-			left--
+		counts[one.Namespace]++
+		most = max(most, counts[one.Namespace])
+	}
+	for uid, one := range l.of {
+		goes := counts[one.Namespace] == most && (counts[namespace] < most || one.Priority < priority)
+		if goes && (!ok || one.Priority < l.of[other].Priority) {
+			other, ok = uid, true
 		}
 	}
-	return left > 0
+	return other, ok
 }
 
 // Span is that of the attempt whose question is kept; zero where none is.
 func (l *Late) Span(uid types.UID) tracing.Span {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.of[uid].span
+	return l.of[uid].Span
 }
 
 // drop keeps a question no longer: no attempt goes on with its span. The caller holds the lock.
 func (l *Late) drop(uid types.UID) {
-	l.of[uid].span.End(nil, "result", "late")
+	l.of[uid].Span.End(nil, "result", "late")
 	delete(l.of, uid)
 }
 
@@ -152,7 +173,7 @@ func (l *Late) Take(uid types.UID, of string) (asked *Asked, useless bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	one, there := l.of[uid]
-	if there && one.of != of {
+	if there && one.Of != of {
 		l.drop(uid)
 		return nil, true
 	}
@@ -210,7 +231,7 @@ func (l *Late) Outdate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for uid, one := range l.of {
-		one.of = ""
+		one.Of = ""
 		l.of[uid] = one
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
@@ -157,7 +158,7 @@ func (pl *MakeWay) mayPrefetch(pod *v1.Pod) bool {
 		return false
 	}
 	planner := pl.engine.planner
-	if planner.Pods.Takes() > planner.Least && !planner.Late.Room(pod.Namespace) {
+	if planner.Pods.Takes() > planner.Least && !planner.Late.Room(pod.Namespace, corev1helpers.PodPriority(pod)) {
 		return false
 	}
 	breaker, _ := planner.Pods.Current()
@@ -274,7 +275,9 @@ func (p *preemptor) outdated() bool { return p.before && !p.again }
 
 // keep keeps a question for the preemptor's next cycle.
 func (p *preemptor) keep(asked *ask.Asked) {
-	if p.kept = p.engine.planner.Late.Keep(p.uid, p.one().Namespace, asked, p.about, p.span); !p.kept {
+	pod := p.pods[0]
+	late := ask.Kept{Asked: asked, Namespace: pod.Namespace, Priority: corev1helpers.PodPriority(pod), Of: p.about, Span: p.span, Dropped: p.dropped}
+	if p.kept = p.engine.planner.Late.Keep(p.uid, late); !p.kept {
 		p.dropped()
 		return
 	}
@@ -283,7 +286,7 @@ func (p *preemptor) keep(asked *ask.Asked) {
 
 // wouldBeDropped reports whether an answer would come too late for this cycle, and there is no room to keep it for the next.
 func (p *preemptor) wouldBeDropped() bool {
-	return !p.away && p.breaker.Takes() > p.patience && !p.engine.planner.Late.Room(p.pods[0].Namespace)
+	return !p.away && p.breaker.Takes() > p.patience && !p.engine.planner.Late.Room(p.pods[0].Namespace, corev1helpers.PodPriority(p.pods[0]))
 }
 
 // dropped has the preemptor tried again later, since too many answers are kept already.

@@ -331,6 +331,26 @@ func TestAPodIsNotAskedAboutWhereItsAnswerWouldBeLateAndNotBeKept(t *testing.T) 
 	}
 }
 
+func TestAMoreImportantPodTakesThePlaceOfALateAnswerWhosePodIsTriedAgain(t *testing.T) {
+	less, more := pod("less", "", mid, whole).Obj(), pod("more", "", high, whole).Obj()
+	w := newWorld(t, setup{leastWait: time.Millisecond}, []*v1.Node{node("n1")}, less, more, pod("v", "n1", low, whole).Obj())
+	w.plugin.engine.planner.Late = ask.NewLate(1)
+	answer := make(chan struct{})
+	w.bus.plan = func(*wire.PlanRequest) (*wire.PlanReply, error) {
+		<-answer
+		return answers(candidate("n1", "!v"))(nil)
+	}
+	w.isLate(less)
+	w.isLate(more)
+
+	if w.plugin.engine.planner.Late.Of(less.UID) != nil || w.plugin.engine.memory.Retries.Unplanned(less.UID) != 1 {
+		t.Error("the less important pod keeps its place, or is not tried again")
+	}
+	close(answer)
+	w.eventually("it is tried again", func() bool { return w.activator.of(more.UID) == 1 })
+	w.nominated(more, "n1")
+}
+
 func TestACycleWaitsAsLongAsAnotherOneWouldCost(t *testing.T) {
 	const filters, least, most = 30 * time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond
 	w, _, _ := simple(t, setup{leastWait: least}, nil)
