@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
-from builders_bus import make_victim, plan_request
-from makeway.bus.messages import EvictionOrder, Fence, Outcome, Placement, Preemptor
+import builders_bus
+from builders_bus import make_preemptor, make_victim, plan_request
+from makeway.bus.messages import EvictionOrder, Outcome, Placement
 from makeway.bus.plan import NodeSelection, PlanReply
 from makeway.core.k8s.budget import READY, Budget, Health, budget_of
 from makeway.core.k8s.importance import microseconds
@@ -33,55 +34,24 @@ S, M, L, XL = 100, 200, 300, 500
 NEG, LOW, MID, HIGH = -100, 0, 100, 1000
 
 
-_ORDER = EvictionOrder(
-    order_id="",
-    kind="pod",
-    cluster_uid="c",
-    fence=Fence(kind="lease", name="l", epoch=1),
-    writer="w",
-    created_at=NOW,
-    not_after=NOW,
-)
-_OUTCOME = Outcome(
-    order_id="",
-    kind="pod",
-    cluster_uid="c",
-    epoch=1,
-    result="succeeded",
-    evictor="e",
-    started_at=NOW,
-    finished_at=NOW,
-)
-
-
 def make_order(order_id: str, created_at: datetime = NOW, **fields: Any) -> EvictionOrder:
     """An order of a minute; `fields`: what matters of it."""
-    not_after = created_at + timedelta(seconds=60)
-    return msgspec.structs.replace(
-        _ORDER, order_id=order_id, created_at=created_at, not_after=not_after, **fields
-    )
+    bare = {"preemptor": None, "node": "", "victims": ()}
+    times = {"created_at": created_at, "not_after": created_at + timedelta(seconds=60)}
+    return builders_bus.make_order(order_id=order_id, **{**bare, **times, **fields})
 
 
 def live_order(order_id: str, preemptor: str, *victims: str, node: str = "n1") -> EvictionOrder:
     """An order that is made now for a pod, by its UID."""
-    return make_order(
-        order_id,
-        datetime.now(UTC),
-        preemptor=Preemptor(
-            namespace="default", name=preemptor, uid=preemptor, priority=HIGH, scheduler_name="s"
-        ),
-        node=node,
-        victims=tuple(
-            make_victim(uid, namespace="default", uid=uid, node=node, priority=LOW) for uid in victims
-        ),
-    )
+    about = make_preemptor(preemptor, namespace="default", name=preemptor, priority=HIGH)
+    named = tuple(make_victim(uid, namespace="default", uid=uid, node=node, priority=LOW) for uid in victims)
+    return make_order(order_id, datetime.now(UTC), preemptor=about, node=node, victims=named)
 
 
 def make_outcome(order_id: str, finished_at: datetime = NOW, **fields: Any) -> Outcome:
     """An order's end, by default that it succeeded."""
-    return msgspec.structs.replace(
-        _OUTCOME, order_id=order_id, started_at=finished_at, finished_at=finished_at, **fields
-    )
+    times = {"started_at": finished_at, "finished_at": finished_at}
+    return builders_bus.make_outcome(make_order(order_id), **{**times, **fields})
 
 
 def at(seconds: float) -> int:

@@ -13,7 +13,7 @@ from background import turns
 from builders_bus import plan_request
 from makeway.bus.comparison import Comparison
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.messages import OrderKind, Outcome, VictimOutcome, VictimResult
+from makeway.bus.messages import OrderKind, VictimOutcome, VictimResult
 from makeway.core.comparison import Share
 from makeway.core.k8s.authorship import EVICTOR, ManagedPod
 from makeway.core.k8s.disruption import preemption_message
@@ -33,7 +33,19 @@ from makeway.planner.snapshot.changes import Change, KnowPodGroups, PutBudget, P
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from narrowing import as_a, there
-from unit.planner.building import HIGH, LOW, MID, NOW, XL, L, ask, make_budget, make_pod, make_snapshot
+from unit.planner.building import (
+    HIGH,
+    LOW,
+    MID,
+    NOW,
+    XL,
+    L,
+    ask,
+    make_budget,
+    make_outcome,
+    make_pod,
+    make_snapshot,
+)
 from unit.planner.caching import plan
 from unit.planner.grouping import pod_group
 
@@ -154,20 +166,9 @@ class Bench:
 
     def end(self, preemptor: str, victim: str, result: VictimResult, kind: OrderKind = "pod") -> None:
         """Let the planner read how one of makeway's own orders ended."""
-        self.observing.ended(
-            Outcome(
-                order_id=f"ord-{preemptor}",
-                kind=kind,
-                cluster_uid="cluster-1",
-                epoch=1,
-                result="succeeded",
-                evictor="e",
-                started_at=self.now,
-                finished_at=self.now,
-                preemptor_uid=preemptor,
-                victims=(VictimOutcome(namespace="default", name=victim, uid=victim, result=result),),
-            )
-        )
+        victims = (VictimOutcome(namespace="default", name=victim, uid=victim, result=result),)
+        end = make_outcome(f"ord-{preemptor}", self.now, kind=kind, preemptor_uid=preemptor, victims=victims)
+        self.observing.ended(end)
 
     async def told(self, span: timedelta = QUIET) -> list[Comparison]:
         """Let so much time pass; returns everything that was written by then."""

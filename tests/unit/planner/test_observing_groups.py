@@ -12,7 +12,6 @@ from makeway.bus.messages import API_VERSION
 from makeway.bus.plan import GroupPreemptor, PlanRequest, Profile
 from makeway.core.k8s.disruption import preemption_message
 from makeway.core.policy.facts import PodFacts
-from makeway.planner.observe import loop as module
 from makeway.planner.observe import unasked
 from makeway.planner.observe.comparing import UNSEEN
 from makeway.planner.observe.loops import PreemptionLoops
@@ -28,15 +27,11 @@ from makeway.planner.snapshot.state import Snapshot
 from narrowing import there
 from unit.planner.building import HIGH, LOW, XL, ask, make_pod, make_snapshot
 from unit.planner.grouping import pod_group
-from unit.planner.test_observing import SCHEDULER, Bench, pod_object
+from unit.planner.test_observing import SCHEDULER, Bench, looks, pod_object
 
 MEMBERS = ("g0", "g1")
 
-
-@pytest.fixture(autouse=True)
-def looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look at each turn: the bench's clock says how late it is."""
-    monkeypatch.setattr(module, "POLL_SECONDS", 0.0)
+__all__ = ["looks"]  # for every test here as well
 
 
 def member(uid: str, node: str = "") -> Any:

@@ -5,13 +5,14 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import count
 
 import pytest
 from msgspec.structs import replace as replace_struct
 from prometheus_client import CollectorRegistry
 
 from background import background
-from builders_bus import make_outcome
+from builders_bus import make_outcome, make_victim
 from makeway.bus.control import ControlState, SettledQuota
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.errors import Malformed
@@ -35,7 +36,7 @@ from makeway.planner.snapshot.changes import Adopt, Enforce, PutBudget, RemovePo
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
-from unit.planner.building import NOW, make_pod, make_snapshot, settle
+from unit.planner.building import NOW, make_order, make_pod, make_snapshot, settle
 
 FENCE = Fence(kind="kv", name="makeway-planner", epoch=1)
 AT_ONCE = timedelta(milliseconds=1)
@@ -185,27 +186,9 @@ async def led(bus: FakeBus, ledger: Ledger, path: str, *ready: bool) -> list[str
 
 
 def order(path: str, not_after: datetime) -> EvictionOrder:
-    return EvictionOrder(
-        order_id="ord-1",
-        kind="quota",
-        cluster_uid="cluster",
-        fence=FENCE,
-        writer="planner",
-        created_at=not_after - timedelta(seconds=120),
-        not_after=not_after,
-        queue=path,
-        victims=(
-            Victim(
-                namespace="default",
-                name=path,
-                uid=path,
-                node="n1",
-                priority=0,
-                grace_period_seconds=30,
-                rule="quota",
-            ),
-        ),
-    )
+    victim = make_victim(path, namespace="default", uid=path, node="n1", rule="quota")
+    created = not_after - timedelta(seconds=120)
+    return make_order("ord-1", created, kind="quota", not_after=not_after, queue=path, victims=(victim,))
 
 
 async def test_a_last_order_that_cannot_be_read_makes_its_own_queue_wait_and_no_other() -> None:
@@ -341,8 +324,8 @@ async def rushed(
     happens: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
     decisions: Decisions | None = None,
-) -> Evicting:
-    """Plan in chunks of two pods, at each pause of which something happens; return what was ordered."""
+) -> tuple[EndedQuota, Evicting]:
+    """Plan in chunks of two pods, at each pause of which something happens; return how it ended."""
 
     def interrupted(snapshot: Snapshot, tree: QueueTree, inputs: QuotaInputs) -> Steps[QuotaAnswer]:
         steps = answering(snapshot, tree, inputs)
@@ -362,7 +345,7 @@ async def rushed(
     async with background(loop.lead(fence)), asyncio.timeout(3 * SECONDS):
         while loop.control is None or "root.a" not in loop.control.ended:  # noqa: ASYNC110 - a test
             await asyncio.sleep(0.02)
-    return bus
+        return loop.control.ended["root.a"], bus
 
 
 def halved() -> Snapshot:
@@ -382,7 +365,7 @@ async def test_pods_that_leave_while_a_quota_is_planned_are_not_evicted_in_place
         if (name := next(leaving, "")) != "":
             snapshot.apply(RemovePod(name))
 
-    bus = await rushed(snapshot, one_leaves, monkeypatch)
+    _, bus = await rushed(snapshot, one_leaves, monkeypatch)
 
     # 15 have left by themselves.
     gone = {uid for uids in bus.taken for uid in uids}
@@ -400,7 +383,7 @@ async def test_what_came_down_while_a_quota_is_planned_evicts_no_pod(monkeypatch
             if (name := next(leaving, "")) != "":
                 snapshot.apply(RemovePod(name))
 
-    bus = await rushed(snapshot, two_leave, monkeypatch)
+    _, bus = await rushed(snapshot, two_leave, monkeypatch)
 
     assert bus.taken == []
     assert len(snapshot.pods) == 15
@@ -466,35 +449,19 @@ def everything(allowed: int) -> Budget:
 async def test_a_plan_of_which_a_budget_let_only_a_part_be_ordered_is_no_success(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    snapshot = snapshot_of(
-        tree(replace(queue("a", maximum={"cpu": 100}), delay=AT_ONCE)), *pods_in("root.a", *MANY)
-    )
+    snapshot, pauses = halved(), count(1)
     snapshot.apply(Enforce(Policy(disruption_budgets="hard", hard_budget_namespaces=("*",)), "p"))
     snapshot.apply(PutBudget(everything(30)))
-    pauses = 0
 
-    def interrupted(snapshot: Snapshot, tree: QueueTree, inputs: QuotaInputs) -> Steps[QuotaAnswer]:
-        nonlocal pauses
-        steps = answering(snapshot, tree, inputs)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                found: QuotaAnswer = end.value
-                return found
-            pauses += 1
-            if pauses == 30:
-                snapshot.apply(PutBudget(everything(5)))
-            yield
+    def another_budget() -> None:
+        if next(pauses) == 30:
+            snapshot.apply(PutBudget(everything(5)))
 
-    monkeypatch.setattr(quota_victims, "CHUNK", 2)
-    monkeypatch.setattr("makeway.planner.quota.loop.answering", interrupted)
-    bus = Evicting(snapshot)
-    result = (await ended(snapshot, bus, "root.a"))["root.a"].result
+    found, _ = await rushed(snapshot, another_budget, monkeypatch)
 
-    assert pauses >= 30, "the budget changed while the plan was made"
+    assert next(pauses) > 30, "the budget changed while the plan was made"
     assert len(snapshot.pods) > 20, "the queue still is over its maximum"
-    assert result != "success"
+    assert found.result != "success"
 
 
 async def test_budgets_that_are_just_being_matched_with_pods_end_no_quota() -> None:

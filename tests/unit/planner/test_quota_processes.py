@@ -2,19 +2,13 @@
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from itertools import repeat
 
 from msgspec.structs import replace as replace_struct
 
+from builders_bus import make_outcome, make_victim
 from makeway.bus.control import EnforcedQuota
-from makeway.bus.messages import (
-    EvictionOrder,
-    Fence,
-    Outcome,
-    OutcomeResult,
-    Victim,
-    VictimOutcome,
-    VictimResult,
-)
+from makeway.bus.messages import EvictionOrder, Outcome, OutcomeResult, VictimResult
 from makeway.core.queues.quota import QuotaPlan
 from makeway.planner.quota.processes import (
     MOST_IDLE,
@@ -26,56 +20,31 @@ from makeway.planner.quota.processes import (
 )
 from makeway.planner.quota.waiting import MOST_PAUSE
 from unit.core.queue_building import World, queue, tree
-from unit.planner.building import NOW
+from unit.planner.building import NOW, make_order
 
 TREE = tree(queue("a", maximum=50, delay_seconds=10), queue("b"))
 PATH = "root.a"
 
 
-def victim(uid: str) -> Victim:
-    return Victim(
-        namespace="shop", name=uid, uid=uid, node="n", priority=0, grace_period_seconds=30, rule="quota"
-    )
-
-
 def order(*uids: str, number: int = 1) -> EvictionOrder:
-    return EvictionOrder(
-        order_id=f"ord-{number}",
-        kind="quota",
-        cluster_uid="cluster",
-        fence=Fence(kind="kv", name="makeway-planner", epoch=1),
-        writer="planner",
-        created_at=NOW,
-        not_after=NOW + timedelta(seconds=120),
-        queue=PATH,
-        victims=tuple(victim(uid) for uid in uids),
-    )
+    victims = tuple(make_victim(uid, namespace="shop", uid=uid, rule="quota") for uid in uids)
+    return make_order(f"ord-{number}", kind="quota", queue=PATH, victims=victims)
 
 
 def outcome(
     of: EvictionOrder,
     result: OutcomeResult = "succeeded",
-    victims: Iterable[VictimResult] | None = None,
+    victims: Iterable[VictimResult] = repeat("deleted"),
     *,
     reason: str = "",
 ) -> Outcome:
-    everybody: list[VictimResult] = ["deleted"] * len(of.victims)
-    results = everybody if victims is None else victims
-    return Outcome(
-        order_id=of.order_id,
-        kind="quota",
-        cluster_uid="cluster",
-        epoch=1,
-        result=result,
-        evictor="evictor",
-        started_at=NOW,
-        finished_at=NOW,
-        reason={"succeeded": "", "failed": "incomplete"}.get(result, "victim-spared"),
-        victims=tuple(
-            VictimOutcome(namespace="shop", name=one.name, uid=one.uid, result=what, reason=reason)
-            for one, what in zip(of.victims, results, strict=True)
-        ),
+    found = make_outcome(of, result=result)
+    ends = tuple(
+        replace_struct(one, result=what, reason=reason)
+        for one, what in zip(found.victims, victims, strict=False)
     )
+    of_all = {"succeeded": "", "failed": "incomplete"}.get(result, "victim-spared")
+    return replace_struct(found, reason=of_all, victims=ends)
 
 
 def refused(of: EvictionOrder, reason: str, *, retry_at: datetime | None = None, room: int = 0) -> Outcome:

@@ -12,9 +12,8 @@ import pytest
 
 from builders_bus import plan_request
 from makeway.bus import codec
-from makeway.bus.commit import Offer
 from makeway.bus.ids import request_id
-from makeway.bus.messages import Outcome, VictimOutcome
+from makeway.bus.messages import VictimOutcome
 from makeway.bus.plan import NodeSelection, PlanReply, PlanRequest, Profile
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.selector import Selector
@@ -310,19 +309,8 @@ async def test_what_has_just_been_removed_counts_for_queues_too() -> None:
     nodes = NodeSelection(names=("n1",))
     assert (await bench.ask(pod=urgent, nodes=nodes)).status == "candidates"
 
-    bench.ledger.ended(
-        Outcome(
-            order_id="ord-1",
-            kind="pod",
-            cluster_uid="cluster-1",
-            epoch=1,
-            result="succeeded",
-            evictor="e",
-            started_at=datetime.now(UTC),
-            finished_at=datetime.now(UTC),
-            victims=(VictimOutcome(namespace="shop", name="b", uid="b", result="deleted"),),
-        )
-    )
+    gone = VictimOutcome(namespace="shop", name="b", uid="b", result="deleted")
+    bench.ledger.ended(make_outcome("ord-1", datetime.now(UTC), victims=(gone,)))
 
     assert (await bench.ask(pod=urgent, nodes=nodes)).status == "refused"
 
@@ -452,21 +440,14 @@ async def test_nothing_is_planned_for_pods_that_the_brake_holds() -> None:
 
 
 async def test_only_in_mode_enforce_a_plan_offers_what_may_be_evicted() -> None:
-    sealed: list[Offer] = []
+    bench = Bench()
 
-    def seal(offer: Offer) -> str:
-        sealed.append(offer)
-        return "sealed"
-
-    world = Bench()
-    world.planner.seal = seal
-
-    plain = await world.ask(mode="observe")
-    asked = await world.ask()
+    plain = await bench.ask(mode="observe")
+    asked = await bench.ask()
 
     assert (plain.offer, asked.offer) == ("", "sealed")
-    [offer] = sealed
-    assert (offer.decision_id, offer.preemptor_uid) == (asked.decision_id, offer.preemptor_uid)
+    [offer] = bench.offers
+    assert (offer.decision_id, offer.preemptor_uid) == (asked.decision_id, "P")
     assert offer.lacks("n1", ["a"]) == ""
     assert offer.lacks("n1", ["b"]) == "b"
     assert offer.keeping_budgets("n1", ["a"]) == ["a"]
@@ -474,13 +455,8 @@ async def test_only_in_mode_enforce_a_plan_offers_what_may_be_evicted() -> None:
 
 async def test_a_plan_offers_by_name_what_violates_a_budget() -> None:
     pods = [make_pod(uid, "n1", LOW, XL, labels={"app": uid}) for uid in ("a", "b")]
-    world, sealed = Bench(make_snapshot(["n1"], pods, [make_budget("full", {"app": "a"}, 0)])), list[Offer]()
+    bench = Bench(make_snapshot(["n1"], pods, [make_budget("full", {"app": "a"}, 0)]))
 
-    def seal(offer: Offer) -> str:
-        sealed.append(offer)
-        return "sealed"
+    await bench.ask()
 
-    world.planner.seal = seal
-    await world.ask()
-
-    assert sealed[0].keeping_budgets("n1", ["a", "b"]) == ["b"]
+    assert bench.offers[0].keeping_budgets("n1", ["a", "b"]) == ["b"]
