@@ -276,7 +276,7 @@ class Execution:
     async def _evict_all(self, pending: Sequence[Pending]) -> None:
         judged = {progress.victim.uid: one for progress, one in pending}
         left = [progress.victim for progress, _ in pending]
-        self._units.begin_with(first_of_units(left))
+        self._units.first = first_of_units(left)
         hard = [one for one in left if self._parts.mode_guard.has_hard_budgets(one.namespace)]
         kept = {victim.uid for victim in hard}
         phases = [(number > 0, [one]) for number, one in enumerate(hard)]
