@@ -29,7 +29,6 @@ from makeway.evictor.judge.verdicts import (
     Exempt,
     Failed,
     Gone,
-    Proceed,
     Refused,
     Terminating,
     VictimVerdict,
@@ -141,7 +140,9 @@ class Eviction:
             known = progress.meet(judged) if judged is not None and progress.attempts == 1 else None
             verdict: VictimVerdict | None = None if later else known
             if later and known is not None and progress.marked_as_read and self._looks.are_young():
-                verdict = await self._as_marked(known)
+                # Judged by the answer to its mark, which serves where the order is wanted still.
+                await self._looks.wanted(lasts=MOMENT)
+                verdict = known
             if verdict is None:
                 verdict = await self._recheck(victim, known)
                 if not dry_run:
@@ -155,13 +156,6 @@ class Eviction:
                 return await self._try_delete(victim, verdict)
             with tracing.span("delete", victim=_name(victim), victim_uid=victim.uid):
                 return await self._delete(progress, verdict)
-
-    async def _as_marked(self, known: Delete) -> Delete:
-        """Return how a victim was judged by the answer to its mark, where the order is wanted still."""
-        wanted = await self._looks.check(lasts=MOMENT)
-        if not isinstance(wanted, Proceed):
-            self._work.halt(wanted)
-        return known
 
     def _trying_again(self, progress: VictimProgress, error: TemporaryError, attempt: int) -> None:
         """Room that is not made at once is worth telling whoever waits for it."""
@@ -186,12 +180,11 @@ class Eviction:
             reading = asyncio.ensure_future(self.mark(victim, judged))
         else:
             reading = asyncio.ensure_future(self._reads.victim(victim))
-        wanting = asyncio.ensure_future(self._looks.check())
+        wanting = asyncio.ensure_future(self._looks.wanted())
         classes = asyncio.ensure_future(self._reads.priority_classes())
         await asyncio.gather(wanting, reading, classes, return_exceptions=True)
-        wanted, pod, _ = wanting.result(), reading.result(), classes.result()
-        if not isinstance(wanted, Proceed):
-            self._work.halt(wanted)
+        wanting.result()
+        pod, _ = reading.result(), classes.result()
         return self._looks.judge(victim, pod)
 
     async def mark(self, victim: Victim, judged: Delete) -> Pod | None:

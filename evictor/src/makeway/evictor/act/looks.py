@@ -66,20 +66,16 @@ class Looks:
 
     # --------------------------------------------------------------------------- is the order wanted
 
-    async def check(self, *, lasts: timedelta | None = None, anew: bool = False) -> Proceed | Stop:
-        """Return whether the order is wanted; a no stops everything at once.
+    async def wanted(self, *, lasts: timedelta | None = None, anew: bool = False) -> None:
+        """Stop everything at once unless the order is wanted.
 
         What is left of units goes whoever waits for it. `lasts`: how old a look may be that serves. `anew`:
         by one that begins now.
         """
         lasts, at = lasts or self._lasts, self._looked_at
         if lasts is not None and at is not None and not anew and self._work.clock.now() - at <= lasts:
-            return Proceed(self._work.preemptor)
-        return await self._shared(self._work.order.order_id)
-
-    async def wanted(self, *, anew: bool = False) -> None:
-        """Stop unless the order is wanted."""
-        found = await self.check(anew=anew)
+            return
+        found = await self._shared(self._work.order.order_id)
         if not isinstance(found, Proceed):
             self._work.halt(found)
 
