@@ -9,8 +9,6 @@ may not resume after a restart of the server, nats.py#504.)
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final, Literal
 
 import msgspec
@@ -27,7 +25,6 @@ _EXPIRES_SECONDS: Final = 10.0
 
 BrokenReason = Literal["heartbeat", "reconnected", "gone", "gap", "unavailable"]
 
-_PULL_OVER: Final = frozenset({"404", "408"})
 _GONE: Final = (
     "consumer deleted",
     "leadership change",
@@ -45,39 +42,20 @@ class PullBroken(BusError):  # noqa: N818 - a state, like the bus's other errors
         self.reason: BrokenReason = reason
 
 
-@dataclass(frozen=True)
-class Pulled:
-    """One message and what the consumer says of it.
-
-    deliveries: how often it was given out, this time included.
-    pending: how many the consumer still has after it.
-    received_at: on the event loop's clock, when it arrived in this process.
-    """
-
-    message: Msg
-    stream_sequence: int
-    deliveries: int
-    pending: int
-    time: datetime
-    received_at: float
-
-
 class Pull:
     """Messages of one consumer, one after the other. One caller at a time.
 
-    `batch` messages are asked for at once. With 1, nothing is held here that another replica could
-    have worked on.
+    One is asked for at once, so that nothing is held here that another replica could have worked on.
     """
 
-    def __init__(self, connection: Connection, stream: str, consumer: str, *, batch: int = 1) -> None:
+    def __init__(self, connection: Connection, stream: str, consumer: str) -> None:
         self._connection = connection
         self._next_subject = f"{API}.CONSUMER.MSG.NEXT.{stream}.{consumer}"
-        self._batch = batch
         self._inbox = connection.client.new_inbox()
         self._queue: asyncio.Queue[tuple[float, Msg | None]] = asyncio.Queue()
         self._subscription: Subscription | None = None
         self._pulls = 0
-        self._wanted = 0
+        self._asked = False  # the server has a pull, as far as is known
         self._silent_at = 0.0
         self._loop = asyncio.get_running_loop()
 
@@ -89,19 +67,19 @@ class Pull:
             )
         self._connection.add_listener(self._on_reconnected)
 
-    async def close(self) -> list[Pulled]:
+    async def close(self) -> list[Msg]:
         """Listen no more; returns what had arrived and was not taken, so that it can be delivered again."""
         self._connection.remove_listener(self._on_reconnected)
         await unsubscribed(self._subscription)
         left = []
         while not self._queue.empty():
-            received_at, message = self._queue.get_nowait()
+            _, message = self._queue.get_nowait()
             if message is not None and not _status(message):
-                left.append(_pulled(message, received_at))
+                left.append(message)
         return left
 
-    async def next(self, timeout_seconds: float) -> Pulled | None:
-        """The next message, or None when the time is over.
+    async def next(self, timeout_seconds: float) -> tuple[float, Msg] | None:
+        """The next message and when it arrived, on the event loop's clock; None when the time is over.
 
         A pull may outlast the call; what it brings then is what the next call returns.
 
@@ -115,27 +93,28 @@ class Pull:
                 now = self._loop.time()
                 if now >= until:
                     return None
-                if not self._wanted:
+                if not self._asked:
                     await self._ask(min(_EXPIRES_SECONDS, max(until - now, 2 * _HEARTBEAT_SECONDS)))
                 elif now >= self._silent_at:
                     raise PullBroken("heartbeat", f"nothing heard for {2 * _HEARTBEAT_SECONDS:.0f} s")
-            taken = await self._take(min(until, self._silent_at))
-            if taken is None:
+            try:
+                async with asyncio.timeout_at(min(until, self._silent_at)):
+                    received_at, message = await self._queue.get()
+            except TimeoutError:
                 continue
-            received_at, message = taken
             if message is None:
                 raise PullBroken("reconnected", "the server may not have the pull any more")
             if status := _status(message):
                 self._on_status(message, status)
                 continue
-            self._wanted = max(self._wanted - 1, 0)
+            self._asked = False
             self._heard()
-            return _pulled(message, received_at)
+            return received_at, message
 
     async def _ask(self, expires_seconds: float) -> None:
         self._pulls += 1
         request = {
-            "batch": self._batch,
+            "batch": 1,
             "expires": int(expires_seconds * _SECOND),
             "idle_heartbeat": int(_HEARTBEAT_SECONDS * _SECOND),
         }
@@ -143,15 +122,8 @@ class Pull:
             await self._connection.client.publish(
                 self._next_subject, msgspec.json.encode(request), reply=f"{self._inbox}.{self._pulls}"
             )
-        self._wanted = self._batch
+        self._asked = True
         self._heard()
-
-    async def _take(self, until: float) -> tuple[float, Msg | None] | None:
-        try:
-            async with asyncio.timeout_at(until):
-                return await self._queue.get()
-        except TimeoutError:
-            return None
 
     def _on_status(self, message: Msg, status: str) -> None:
         if message.subject != f"{self._inbox}.{self._pulls}":
@@ -159,14 +131,12 @@ class Pull:
         description = (message.headers or {}).get("Description", "").strip()
         if status == "100":
             self._heard()
-        elif status in _PULL_OVER:
-            self._wanted = 0
         elif status == "503":
             raise PullBroken("gone", "the consumer does not answer")
         elif description.lower().startswith(_GONE):
             raise PullBroken("gone", description)
         else:
-            self._wanted = 0
+            self._asked = False
 
     def _heard(self) -> None:
         self._silent_at = self._loop.time() + 2 * _HEARTBEAT_SECONDS
@@ -187,15 +157,3 @@ def _status(message: Msg) -> str:
     if message.reply or message.data or not message.headers:
         return ""
     return message.headers.get("Status", "")
-
-
-def _pulled(message: Msg, received_at: float) -> Pulled:
-    facts = message.metadata
-    return Pulled(
-        message=message,
-        stream_sequence=facts.sequence.stream,
-        deliveries=facts.num_delivered,
-        pending=facts.num_pending,
-        time=facts.timestamp.astimezone(UTC),
-        received_at=received_at,
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NoReturn
 
@@ -17,7 +16,7 @@ from makeway.bus.errors import BusUnavailable, StreamConflict
 from makeway.bus.messages import LIVE_LOOK_BACK
 from makeway.bus.nats.connection import Connection
 from makeway.bus.nats.jetstream import JetStream, JetStreamError, translated
-from makeway.bus.nats.pull import Pull, PullBroken, Pulled
+from makeway.bus.nats.pull import Pull, PullBroken
 from makeway.bus.streams.configs import ACK_WAIT_SECONDS, evictor_config, told
 from makeway.bus.streams.consumer import consumer_drift, ensure_consumer
 from makeway.bus.subjects import Subjects
@@ -32,7 +31,6 @@ _COMPARE_SECONDS: Final = 5.0
 _log = structlog.get_logger()
 
 
-@dataclass(frozen=True)
 class Delivery:
     """An order in this process's hands for `ACK_WAIT_SECONDS`, longer with `in_progress`.
 
@@ -44,14 +42,16 @@ class Delivery:
     traceparent: the span that wrote it; empty for none.
     """
 
-    data: bytes
-    subject: str
-    sequence: int
-    deliveries: int
-    published_at: datetime
-    traceparent: str
-    _message: Msg
-    _client: Client
+    def __init__(self, message: Msg, client: Client) -> None:
+        facts = message.metadata
+        self.data = message.data
+        self.subject = message.subject
+        self.sequence = facts.sequence.stream
+        self.deliveries = facts.num_delivered
+        self.published_at = facts.timestamp.astimezone(UTC)
+        self.traceparent = traceparent_of(message.headers)
+        self._message = message
+        self._client = client
 
     async def ack_sync(self) -> None:
         """Say that the order is done with, and wait until the server knows.
@@ -102,7 +102,6 @@ class OrdersConsumer:
         self._stream = subjects.orders_stream
         self._config = evictor_config(subjects)
         self._pull: Pull | None = None
-        self._lock = asyncio.Lock()
         self._trouble = ""
         self._drift = ""
 
@@ -163,12 +162,12 @@ class OrdersConsumer:
         pull, self._pull = self._pull, None
         for left in await pull.close():
             try:
-                await self._delivery(left).nak()
+                await Delivery(left, self._connection.client).nak()
             except BusUnavailable:
                 return
 
     async def next(self, timeout_seconds: float) -> Delivery | None:
-        """The next order, or None when the time is over. May be called by several tasks.
+        """The next order, or None when the time is over. One caller at a time.
 
         Raises nothing for what passes: a lost connection, a server that restarts, a consumer someone
         deleted. The consumer is then set up anew, as often as it takes.
@@ -178,29 +177,21 @@ class OrdersConsumer:
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout_seconds
-        try:
-            async with asyncio.timeout_at(until):
-                await self._lock.acquire()
-        except TimeoutError:
-            return None
-        try:
-            while (left := until - loop.time()) > 0:
-                try:
-                    if self._pull is None:
-                        await self.open()
-                        continue
-                    pulled = await self._pull.next(left)
-                except PullBroken as broken:
-                    await self._drop(broken.reason, str(broken))
-                except (BusUnavailable, JetStreamError) as error:
-                    await self._drop("unavailable", str(error))
-                    await asyncio.sleep(min(_REBUILD_PAUSE_SECONDS, max(until - loop.time(), 0)))
-                else:
-                    if pulled and loop.time() - pulled.received_at < ACK_WAIT_SECONDS / 2:
-                        return self._delivery(pulled)
-            return None
-        finally:
-            self._lock.release()
+        while (left := until - loop.time()) > 0:
+            try:
+                if self._pull is None:
+                    await self.open()
+                    continue
+                pulled = await self._pull.next(left)
+            except PullBroken as broken:
+                await self._drop(broken.reason, str(broken))
+            except (BusUnavailable, JetStreamError) as error:
+                await self._drop("unavailable", str(error))
+                await asyncio.sleep(min(_REBUILD_PAUSE_SECONDS, max(until - loop.time(), 0)))
+            else:
+                if pulled and loop.time() - pulled[0] < ACK_WAIT_SECONDS / 2:
+                    return Delivery(pulled[1], self._connection.client)
+        return None
 
     async def _drop(self, reason: str, detail: str) -> None:
         metrics.REBUILDS.labels("orders", reason).inc()
@@ -208,15 +199,3 @@ class OrdersConsumer:
             _log.warning("consumer_rebuilt", stream=self._stream, reason=reason, detail=detail)
         self._trouble = detail
         await self.close()
-
-    def _delivery(self, pulled: Pulled) -> Delivery:
-        return Delivery(
-            data=pulled.message.data,
-            subject=pulled.message.subject,
-            sequence=pulled.stream_sequence,
-            deliveries=pulled.deliveries,
-            published_at=pulled.time,
-            traceparent=traceparent_of(pulled.message.headers),
-            _message=pulled.message,
-            _client=self._connection.client,
-        )
