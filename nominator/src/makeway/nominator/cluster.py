@@ -16,7 +16,7 @@ import msgspec
 from makeway.core.k8s.authorship import NOMINATOR, ManagedPod, writers_of_nomination
 from makeway.core.k8s.nodes import UNSCHEDULABLE, keeps_out
 from makeway.core.k8s.objects import Node, Pod
-from makeway.runtime.kube import MERGE_PATCH, Api, ApiError, ApiUnavailable
+from makeway.runtime.kube import MERGE_PATCH, Api, ApiError, ApiUnavailable, read_object
 
 _SECONDS: Final = 5.0
 
@@ -54,12 +54,14 @@ class NominatorApi:
 
     async def pod(self, namespace: str, name: str) -> StoredPod | None:
         """Return the pod under this name, straight from storage."""
-        body = await self._get(_pod_path(namespace, name))
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+        body = await read_object(self._api, path, timeout_seconds=_SECONDS)
         return None if body is None else _decoded(lambda: StoredPod(_pod(body), body))
 
     async def node(self, name: str) -> Node | None:
         """Return the node under this name; None where there is none, or it is being deleted."""
-        body = await self._get(f"/api/v1/nodes/{quote(name, safe='')}")
+        path = f"/api/v1/nodes/{quote(name, safe='')}"
+        body = await read_object(self._api, path, timeout_seconds=_SECONDS)
         node: Node | None = None if body is None else _decoded(lambda: _node(body))
         return None if node is None or node.metadata.deletion_timestamp is not None else node
 
@@ -103,21 +105,9 @@ class NominatorApi:
                 raise Changed(str(error)) from error
             raise
 
-    async def _get(self, path: str) -> bytes | None:
-        try:
-            return await self._api.request("GET", path, timeout_seconds=_SECONDS)
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return None
-            raise
-
 
 def _decoded(read: Any) -> Any:
     try:
         return read()
     except msgspec.DecodeError as error:
         raise ApiUnavailable(f"an answer that cannot be read: {error}") from error
-
-
-def _pod_path(namespace: str, name: str) -> str:
-    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"

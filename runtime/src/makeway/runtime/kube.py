@@ -155,6 +155,19 @@ class Requests(Protocol):
         """Send a request; raises ApiError or ApiUnavailable."""
 
 
+async def read_object(api: Requests, path: str, **options: Any) -> bytes | None:
+    """Read an object; None where it, or its API, is not there. Raises ApiError, ApiUnavailable.
+
+    `options`: of the request.
+    """
+    try:
+        return await api.request("GET", path, **options)
+    except ApiError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return None
+
+
 class TypedApis:
     """The typed APIs of kubernetes-asyncio over one client; every write goes through one, by `call`."""
 

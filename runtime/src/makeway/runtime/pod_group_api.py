@@ -8,7 +8,7 @@ from urllib.parse import quote
 import msgspec
 
 from makeway.core.k8s.pod_groups import COMPOSITE_VERSION, GROUP, POD_GROUP_VERSIONS, GroupKey
-from makeway.runtime.kube import ApiError, ApiUnavailable, Requests
+from makeway.runtime.kube import ApiUnavailable, Requests, read_object
 
 POD_GROUPS = "podgroups"
 COMPOSITES = "compositepodgroups"
@@ -52,12 +52,8 @@ async def pod_group_api(api: Requests) -> PodGroupApi:
 
 async def served_resources(api: Requests, group: str, version: str) -> frozenset[str]:
     """Ask which resources of an API are served: none where it is not. Raises ApiError, ApiUnavailable."""
-    try:
-        body = await api.request("GET", f"/apis/{group}/{version}")
-    except ApiError as error:
-        if error.status == 404:
-            return frozenset()
-        raise
+    if (body := await read_object(api, f"/apis/{group}/{version}")) is None:
+        return frozenset()
     try:
         return frozenset(one.name for one in _decode(body).resources)
     except msgspec.DecodeError as error:

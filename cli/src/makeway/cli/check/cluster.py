@@ -11,14 +11,14 @@ import msgspec
 from makeway.cli.check import scheduler as check_scheduler
 from makeway.cli.check.place import CheckedCluster
 from makeway.cli.check.result import CheckResult
-from makeway.cli.connect.objects import METADATA_LIST, Bare, listed, read_object
+from makeway.cli.connect.objects import METADATA_LIST, Bare, listed
 from makeway.cli.keys.keeping import MADE_AGAIN
 from makeway.cli.keys.stores import MANAGED_BY, MANAGED_BY_LABEL, UNREADABLE
 from makeway.cli.policy.lint import KEYS, lint
 from makeway.core.k8s.objects import ConfigMap, Metadata, PodCondition, PodStatus
 from makeway.core.policy.brake import CONFIGMAP as BRAKE
 from makeway.core.policy.brake import parse_brake
-from makeway.runtime.kube import Api
+from makeway.runtime.kube import Api, read_object
 
 _LABELS: Final = "app.kubernetes.io/name=makeway"
 _CONFIGMAPS: Final = {"makeway-policy": "policy", "makeway-queues": "queues"}

@@ -16,11 +16,11 @@ import msgspec
 
 from makeway.cli.check.place import KUBE_SCHEDULER, CheckedCluster
 from makeway.cli.check.result import CheckResult
-from makeway.cli.connect.objects import asked_of_each, read_object
+from makeway.cli.connect.objects import asked_of_each
 from makeway.cli.connect.rights import may
 from makeway.core.policy.brake import CONFIGMAP
 from makeway.core.policy.breaker import CONFIGMAP as BREAKER
-from makeway.runtime.kube import Api, ApiError
+from makeway.runtime.kube import Api, ApiError, read_object
 
 MAKEWAY: Final = "makeway-system"
 """In place of makeway's own namespace in rights, as in the manifests that grant them."""

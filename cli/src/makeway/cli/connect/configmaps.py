@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from makeway.cli.connect.objects import read_object
-from makeway.runtime.kube import APPLY, MERGE_PATCH, Api, ApiError
+from makeway.runtime.kube import APPLY, MERGE_PATCH, Api, ApiError, read_object
 
 _TRIES: Final = 5
 

@@ -25,8 +25,7 @@ from makeway.bus.errors import BusAway, BusUnavailable
 from makeway.bus.nats.user_key import KeyLogin, parse_credentials, parse_seed
 from makeway.bus.reasons import reason_of
 from makeway.bus.subjects import DEFAULT_PREFIX
-from makeway.cli.connect.objects import read_object
-from makeway.runtime.kube import Api
+from makeway.runtime.kube import Api, read_object
 from makeway.runtime.tls import load_certificate
 
 CONFIGMAP: Final = "makeway-installation"

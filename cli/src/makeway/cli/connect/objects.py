@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from http import HTTPStatus
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from makeway.core.k8s.objects import Metadata
-from makeway.runtime.kube import Api, ApiError
+from makeway.runtime.kube import Api
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -30,16 +29,6 @@ class Bare(msgspec.Struct):
 
 class _Items(msgspec.Struct, Generic[T]):
     items: tuple[T, ...] | None = None  # the API server's word for none of them
-
-
-async def read_object(api: Api, path: str) -> bytes | None:
-    """Read an object; None where it, or its API, is not there. Raises ApiError, ApiUnavailable."""
-    try:
-        return await api.request("GET", path)
-    except ApiError as error:
-        if error.status != HTTPStatus.NOT_FOUND:
-            raise
-        return None
 
 
 async def asked_of_each(ask: Callable[[A], Awaitable[T]], items: Iterable[A]) -> list[T]:

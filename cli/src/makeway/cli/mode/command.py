@@ -15,7 +15,7 @@ from makeway.bus.errors import BusError
 from makeway.cli.check.presence import must_be_installed
 from makeway.cli.connect.configmaps import StoredMap, change_map, read_map
 from makeway.cli.connect.form import Form, installed_form
-from makeway.cli.connect.objects import Bare, listed, read_object
+from makeway.cli.connect.objects import Bare, listed
 from makeway.cli.connect.session import Installation, complete_namespaces, connected
 from makeway.cli.errors import NEGATIVE, UNREACHABLE, confirm
 from makeway.cli.mode.begin import begins, what_would_begin
@@ -32,7 +32,7 @@ from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import KEY, Policy, parse_policy
 from makeway.core.policy.edit import NEW_POLICY, set_mode
 from makeway.core.policy.mode import Mode
-from makeway.runtime.kube import Api, ApiError, ApiUnavailable
+from makeway.runtime.kube import Api, ApiError, ApiUnavailable, read_object
 
 app = typer.Typer(add_completion=False)
 

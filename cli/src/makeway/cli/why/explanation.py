@@ -12,7 +12,7 @@ from makeway.bus.client import Bus
 from makeway.bus.comparison import Comparison
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import EvictionOrder, Victim
-from makeway.cli.connect.objects import asked_of_each, read_object
+from makeway.cli.connect.objects import asked_of_each
 from makeway.cli.extras import needed
 from makeway.cli.history.story import Story
 from makeway.cli.mode.brake_config import brake_seen
@@ -22,7 +22,7 @@ from makeway.core.k8s.disruption import PREEMPTION_HELD
 from makeway.core.k8s.objects import Pod, PodCondition
 from makeway.core.k8s.pod_groups import group_of
 from makeway.planner.offline.results import Pending
-from makeway.runtime.kube import Api, ApiError
+from makeway.runtime.kube import Api, ApiError, read_object
 from makeway.runtime.settings import ConfigSettings
 
 _HELD: Final = ("QueueFull", "QueueLimitsUnknown")

@@ -16,14 +16,13 @@ from typing import Final, TypeVar
 import msgspec
 
 from makeway.bus.client import Bus
-from makeway.cli.connect.objects import read_object
 from makeway.cli.why.planning import ledger_of
 from makeway.core.k8s.objects import Pod
 from makeway.planner.offline.counterfactuals.changes import fork
 from makeway.planner.offline.live import read_world
 from makeway.planner.offline.results import SimulatedPod
 from makeway.planner.offline.world import World
-from makeway.runtime.kube import Api
+from makeway.runtime.kube import Api, read_object
 from makeway.runtime.settings import ConfigSettings
 from makeway.ui.model.grid import Grid, NodeView, grid_of, node_of
 from makeway.ui.model.obstacles import Standing, standing_of
