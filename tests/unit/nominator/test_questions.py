@@ -31,13 +31,13 @@ async def test_it_tells_how_far_the_outcomes_of_orders_were_read_when_it_was_ask
             PlanReply(api_version=API_VERSION, request_id=asked[-1].request_id, planner="p", status="refused")
         )
 
-    outcomes = SimpleNamespace(read=None)
+    streams = SimpleNamespace(outcomes_read=None)
     parts = SimpleNamespace(
         bus=SimpleNamespace(request_plan=request_plan),
         pods=PendingPods(),
         metrics=NominatorMetrics(CollectorRegistry()),
         writer=SimpleNamespace(cluster_uid="cluster-1"),
-        outcomes=outcomes,
+        streams=streams,
         shadow=None,
     )
     questions = Questions(cast("NominatorParts", parts))
@@ -45,7 +45,7 @@ async def test_it_tells_how_far_the_outcomes_of_orders_were_read_when_it_was_ask
     stored = StoredPod(pod=msgspec.json.decode(raw, type=Pod), raw=raw)
 
     await questions.ask(stored, "enforce")
-    outcomes.read = StreamPosition(created="2026-01-30T08:15:00Z", sequence=512)
+    streams.outcomes_read = StreamPosition(created="2026-01-30T08:15:00Z", sequence=512)
     await questions.ask(stored, "enforce")
 
-    assert [one.outcomes_read for one in asked] == [None, outcomes.read]
+    assert [one.outcomes_read for one in asked] == [None, streams.outcomes_read]

@@ -11,7 +11,7 @@ from makeway.nominator.decide import Writer
 from makeway.nominator.metrics import NominatorMetrics
 from makeway.nominator.pending import PendingPods, PriorityClasses
 from makeway.nominator.shadow import ShadowScheduler
-from makeway.nominator.streams import ControlFollower, OutcomeFollower
+from makeway.nominator.streams import StreamsRead
 from makeway.runtime.brake import BrakeReader
 
 
@@ -26,8 +26,7 @@ class NominatorParts:
     cluster: NominatorApi
     pods: PendingPods
     classes: PriorityClasses
-    control: ControlFollower
-    outcomes: OutcomeFollower
+    streams: StreamsRead
     brake: BrakeReader
     metrics: NominatorMetrics
     writer: Writer

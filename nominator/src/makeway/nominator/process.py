@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from datetime import UTC, datetime
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import structlog
 from prometheus_client import REGISTRY
@@ -12,10 +13,11 @@ from prometheus_client import REGISTRY
 from makeway.bus.codec import source
 from makeway.bus.component_status import ComponentStatus
 from makeway.bus.errors import BusError
-from makeway.bus.messages import Fence
+from makeway.bus.following import follow_control, follow_outcomes
+from makeway.bus.messages import LIVE_LOOK_BACK, Fence
+from makeway.bus.nats.follow import Start
 from makeway.core.k8s.event import EventType, Regarding
 from makeway.core.k8s.objects import Pod, PriorityClass
-from makeway.core.policy.brake import Brake
 from makeway.core.policy.external import ANNOTATION, EXTERNAL
 from makeway.core.policy.mode import Mode
 from makeway.nominator.cluster import NominatorApi
@@ -25,7 +27,7 @@ from makeway.nominator.parts import NominatorParts
 from makeway.nominator.pending import PendingPods, PriorityClasses
 from makeway.nominator.service import Nominator
 from makeway.nominator.shadow import ShadowScheduler
-from makeway.nominator.streams import ControlFollower, OutcomeFollower
+from makeway.nominator.streams import StreamsRead
 from makeway.runtime import garbage
 from makeway.runtime.brake import BrakeMetrics, BrakeReader
 from makeway.runtime.connections import OtherClusterError, connected
@@ -64,8 +66,8 @@ async def run(
         metrics = NominatorMetrics(REGISTRY)
         events = EventRecorder(api, "makeway.dev/nominator", identity)
         brake = BrakeReader(api, BrakeMetrics(REGISTRY), metrics, namespace=config.namespace)
-        control = ControlFollower(bus, cluster_uid, mode, metrics)
-        outcomes = OutcomeFollower(bus, cluster_uid, metrics)
+        streams = StreamsRead(mode)
+        since = Start.at_time(datetime.now(UTC) - LIVE_LOOK_BACK)
 
         def refuse_class(item: PriorityClass) -> None:
             if leadership.leading:
@@ -84,7 +86,7 @@ async def run(
         )
 
         def synced() -> str:
-            if not control.read.is_set() or control.state is None:
+            if not streams.control_read.is_set() or streams.state is None:
                 return "the planner has not said yet which mode is effective"
             for one in (watched_classes, watched_pods):
                 if not one.synced.is_set():
@@ -105,8 +107,7 @@ async def run(
                 cluster=NominatorApi(api),
                 pods=pods,
                 classes=classes,
-                control=control,
-                outcomes=outcomes,
+                streams=streams,
                 brake=brake,
                 metrics=metrics,
                 writer=Writer(cluster_uid=cluster_uid, source=source("nominator", identity), fence=fence),
@@ -139,10 +140,10 @@ async def run(
             return nominator_status(
                 identity,
                 cluster_uid,
-                control,
+                streams,
                 leading=leadership.leading,
                 trouble="; ".join(filter(None, [*checks().values(), nominator.trouble()])),
-                brake=brake.current,
+                brake=brake.current.scope(),
                 signatures=bus.signatures.describe(),
             )
 
@@ -160,8 +161,21 @@ async def run(
         return await run_until_signalled(
             watched_pods.run(),
             watched_classes.run(),
-            control.follow_forever(),
-            outcomes.follow_forever(nominator.ended),
+            follow_control(
+                bus,
+                cluster_uid,
+                take=streams.take,
+                refused=metrics.decode_errors.labels("control").inc,
+                caught_up=streams.control_read,
+            ),
+            follow_outcomes(
+                bus,
+                cluster_uid,
+                since,
+                take=nominator.ended,
+                refused=metrics.decode_errors.labels("outcomes").inc,
+                reached=streams.reached,
+            ),
             brake.run(),
             events.write_forever(),
             leadership.run(lead),
@@ -180,31 +194,16 @@ def _class_refused(item: PriorityClass) -> tuple[Regarding, EventType, str, str,
     return about, "Warning", "ExternalPreemptionRefused", "Preemption", note
 
 
-def nominator_status(
-    identity: str,
-    cluster_uid: str,
-    control: ControlFollower,
-    *,
-    leading: bool,
-    trouble: str,
-    brake: Brake,
-    signatures: str,
-) -> ComponentStatus:
-    """Return how one nominator is.
-
-    `trouble`: what keeps it from its work. `signatures`: how they are.
-    """
+def nominator_status(identity: str, cluster_uid: str, streams: StreamsRead, **own: Any) -> ComponentStatus:
+    """Return how one nominator is; `own`: the fields that the streams do not tell."""
     return component_status(
         "nominator",
         identity,
         cluster_uid,
-        control.state,
-        mode=control.mode(""),
-        own_mode=control.own_mode,
-        namespace_modes=control.modes(),
-        policy_revision=control.state.policy_revision if control.state else "",
-        leading=leading,
-        brake=brake.scope(),
-        trouble=trouble,
-        signatures=signatures,
+        streams.state,
+        mode=streams.mode(""),
+        own_mode=streams.own_mode,
+        namespace_modes=streams.modes(),
+        policy_revision=streams.state.policy_revision if streams.state else "",
+        **own,
     )

@@ -98,7 +98,7 @@ class Questions:
             profile=Profile(name=stored.pod.spec.scheduler_name or "default-scheduler"),
             classes=(MemberClass(pod=msgspec.Raw(pod), count=1, nodes=NodeSelection()),),
             nominations=nominations,
-            outcomes_read=self._parts.outcomes.read,
+            outcomes_read=self._parts.streams.outcomes_read,
         )
 
     def _only_filters(self, what: str) -> NoAnswer:

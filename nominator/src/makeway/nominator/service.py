@@ -157,7 +157,8 @@ class Nominator:
 
     def _try_again_after_a_change(self, now: datetime) -> None:
         """Wait no longer for any pod where policy, mode or queues are others than when it was refused."""
-        revision = self._parts.control.state.revision if self._parts.control.state is not None else 0
+        state = self._parts.streams.state
+        revision = state.revision if state is not None else 0
         if revision == self._revision:
             return
         self._revision = revision
@@ -183,7 +184,7 @@ class Nominator:
 
     async def _attempt(self, pod: PendingPod, attempts: Attempts) -> None:
         """Plan for a pod and begin an order, or remember why not. Raises ApiError, ApiUnavailable."""
-        mode = self._parts.control.mode(pod.namespace)
+        mode = self._parts.streams.mode(pod.namespace)
         now = datetime.now(UTC)
         if mode == "off" or (await self._parts.brake.fresh()).holds(pod.namespace):
             attempts.pause(now)
