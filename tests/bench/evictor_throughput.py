@@ -24,9 +24,10 @@ from typing import Any
 
 from bench.options import read_options
 from bench.side_by_side.usage import Meter
+from builders_bus import make_order, make_preemptor, make_victim
 from makeway.bus import ids
 from makeway.bus.client import Bus
-from makeway.bus.messages import EvictionOrder, Fence, Outcome, Preemptor, Victim, VictimFacts
+from makeway.bus.messages import EvictionOrder, Fence, Outcome, VictimFacts
 from makeway.bus.signing.keys import SigningKind
 from makeway.bus.signing.signatures import Signatures
 from makeway.dev import signing_keys
@@ -97,32 +98,22 @@ class Scene:
     ) -> EvictionOrder:
         """An order for the preemptor and the node of this name."""
         now = datetime.now(UTC)
-        return EvictionOrder(
+        return make_order(
             order_id=ids.order_id(now),
-            kind="pod",
             cluster_uid=self.cluster_uid,
             fence=Fence(kind="kv", name=TEST_FENCE, epoch=0),
-            writer="bench",
             created_at=now,
             not_after=now + timedelta(minutes=10),
-            preemptor=Preemptor(
-                namespace=NAMESPACE,
-                name=name,
-                uid=preemptor_uid,
-                priority=1000,
-                scheduler_name="nobody",
-            ),
+            preemptor=make_preemptor(preemptor_uid, namespace=NAMESPACE, name=name),
             node=name,
             node_uid=node_uid,
             victims=tuple(
-                Victim(
+                make_victim(
+                    victim["name"],
                     namespace=NAMESPACE,
-                    name=victim["name"],
                     uid=victim["uid"],
                     node=name,
-                    priority=0,
                     grace_period_seconds=0,
-                    rule="lower-priority",
                     facts=VictimFacts(resource_version=victim["resourceVersion"]) if facts else None,
                 )
                 for victim in victims

@@ -21,7 +21,7 @@ import nats.errors
 import nats.js.errors
 from msgspec import structs
 
-from builders_bus import victim_of
+from builders_bus import make_order, make_outcome, make_preemptor, victim_of
 from campaign.grammar import HOSTILE
 from makeway.bus import codec, ids
 from makeway.bus.control import ControlState, Unplanned
@@ -196,16 +196,8 @@ class Forger:
 
     def _outcome(self) -> tuple[str, bytes]:
         now = datetime.now(UTC)
-        outcome = Outcome(
-            order_id=ids.order_id(now),
-            kind="pod",
-            cluster_uid=self._cluster_uid,
-            epoch=0,
-            result="failed",
-            evictor="forger",
-            started_at=now,
-            finished_at=now,
-        )
+        order = make_order(order_id=ids.order_id(now), cluster_uid=self._cluster_uid, victims=())
+        outcome = make_outcome(order, result="failed", evictor="forger", started_at=now, finished_at=now)
         subject = self._subjects.outcome(outcome.order_id)
         return subject, self.sealed(outcome, subject)
 
@@ -234,18 +226,12 @@ class Forger:
         if len(bound) < 2 or not low:
             return None
         now, victim, running = datetime.now(UTC), self._chance.choice(low), self._chance.choice(bound)
-        preemptor = Preemptor(
-            namespace=running.metadata.namespace,
-            name=running.metadata.name,
-            uid=running.metadata.uid,
-            priority=2**31 - 1,
-            scheduler_name="default-scheduler",
-        )
+        named = {"namespace": running.metadata.namespace, "name": running.metadata.name}
+        preemptor = make_preemptor(running.metadata.uid, **named, priority=2**31 - 1)
         known = [stored.message.fence for stored in streams.orders if stored.message.kind == "pod"]
         fence = Fence(kind="lease", namespace=LEASE_NAMESPACE, name=LEASE_NAME, epoch=0)
-        order = EvictionOrder(
+        order = make_order(
             order_id=ids.order_id(now),
-            kind="pod",
             cluster_uid=self._cluster_uid,
             fence=known[-1] if known else fence,
             writer=SOURCE,

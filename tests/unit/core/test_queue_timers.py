@@ -87,33 +87,24 @@ def test_a_queue_that_the_tree_no_longer_has_does_not_fire() -> None:
     assert lowered().fired(tree(queue("b")), at(60)) == []
 
 
-def test_a_second_decrease_begins_anew() -> None:
+@pytest.mark.parametrize(
+    ("changed", "at_seconds", "moments", "fires"),
+    [
+        (one(40), 50, (60, 109, 110), [110]),
+        (one(75), 50, (60, 110, 1000), []),
+        (one(None), 50, (60, 1000), []),
+        (one(50, delay=10), 30, (39, 40, 60), [40]),
+    ],
+    ids=["a second decrease", "an increase, below what is used", "no limit any more", "another delay"],
+)
+def test_a_change_before_it_fires_stops_it_or_begins_anew(
+    changed: QueueTree, at_seconds: float, moments: tuple[float, ...], fires: list[float]
+) -> None:
     timers = lowered()
-    timers.saved(one(40), at(50))
+    timers.saved(changed, at(at_seconds))
 
-    assert due(timers, one(40), 60, 109, 110) == [110]
-
-
-def test_an_increase_before_it_fires_stops_it_though_usage_may_be_above_still() -> None:
-    timers = lowered()
-    timers.saved(one(75), at(50))
-
-    assert timers.timer("root.a") is None
-    assert due(timers, one(75), 60, 110, 1000) == []
-
-
-def test_lifting_a_limit_altogether_is_an_increase() -> None:
-    timers = lowered()
-    timers.saved(one(None), at(50))
-
-    assert due(timers, one(None), 60, 1000) == []
-
-
-def test_another_delay_begins_anew() -> None:
-    timers = lowered()
-    timers.saved(one(50, delay=10), at(30))
-
-    assert due(timers, one(50, delay=10), 39, 40, 60) == [40]
+    assert (timers.timer("root.a") is None) is (not fires)
+    assert due(timers, changed, *moments) == fires
 
 
 def test_saving_something_else_leaves_it_alone() -> None:
@@ -124,16 +115,16 @@ def test_saving_something_else_leaves_it_alone() -> None:
     assert due(timers, one(50), 59, 60) == [60]
 
 
-def test_less_of_one_resource_is_a_decrease_whatever_the_others_do() -> None:
-    timers = lowered({"memory": 200, "cpu": 5}, before={"memory": 100, "cpu": 10})
-
-    assert due(timers, one({"memory": 200, "cpu": 5}), 60) == [60]
-
-
-def test_a_limit_where_there_was_none_is_a_decrease() -> None:
-    timers = lowered({"memory": 100, "cpu": 5}, before={"memory": 100})
-
-    assert due(timers, one({"memory": 100, "cpu": 5}), 60) == [60]
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"memory": 100, "cpu": 10}, {"memory": 200, "cpu": 5}),
+        ({"memory": 100}, {"memory": 100, "cpu": 5}),
+    ],
+    ids=["more of another resource", "no limit before"],
+)
+def test_less_of_one_resource_is_a_decrease(before: Amounts, after: Amounts) -> None:
+    assert due(lowered(after, before=before), one(after), 60) == [60]
 
 
 def test_changes_wait_while_a_process_runs_and_count_when_it_ends() -> None:
@@ -148,23 +139,13 @@ def test_changes_wait_while_a_process_runs_and_count_when_it_ends() -> None:
     assert due(timers, one(40), 259, 260) == [260]
 
 
-def test_a_process_that_nothing_was_changed_for_is_followed_by_no_other() -> None:
+@pytest.mark.parametrize("saved", [(60, 50), (70,)], ids=["as it was", "an increase"])
+def test_a_process_that_no_decrease_came_beside_is_followed_by_no_other(saved: tuple[int, ...]) -> None:
     timers = lowered()
     timers.fired(one(50), at(60))
     timers.begin("root.a")
-    timers.saved(one(60), at(61))
-    timers.saved(one(50), at(62))
-
-    timers.end("root.a", at(63))
-
-    assert fires_at(timers) is None
-
-
-def test_an_increase_while_a_process_runs_starts_nothing_when_it_ends() -> None:
-    timers = lowered()
-    timers.fired(one(50), at(60))
-    timers.begin("root.a")
-    timers.saved(one(70), at(61))
+    for number, maximum in enumerate(saved):
+        timers.saved(one(maximum), at(61 + number))
 
     timers.end("root.a", at(63))
 

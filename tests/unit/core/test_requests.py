@@ -1,4 +1,7 @@
-"""What a pod counts for, as kube-scheduler's NodeInfo and NodeResourcesFit count it."""
+"""What a pod counts for, as kube-scheduler's NodeInfo and NodeResourcesFit count it.
+
+Sums, sidecars, init containers, overhead and rounding are cases of test_queue_golden, as Go has them too.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,50 +26,6 @@ def container(name: str = "c", restart: str | None = None, **requests: str) -> d
 
 def placed(spec: dict[str, Any], status: dict[str, Any] | None = None) -> Mapping[str, int]:
     return pod_requests(pod(spec, status), placed=True)
-
-
-def test_containers_are_summed_and_the_pod_counts_as_one() -> None:
-    spec = {"containers": [container("a", cpu="100m", memory="1Gi"), container("b", cpu="200m")]}
-
-    assert placed(spec) == {"cpu": 300, "memory": 2**30, "pods": 1}
-
-
-def test_amounts_are_rounded_up_once_and_not_container_by_container() -> None:
-    spec = {"containers": [container("a", cpu="0.4m"), container("b", cpu="0.4m")]}
-
-    assert placed(spec)["cpu"] == 1
-
-
-def test_an_init_container_counts_where_it_needs_more_than_all_containers() -> None:
-    spec = {
-        "containers": [container("a", cpu="1", memory="1Gi")],
-        "initContainers": [container("i", cpu="3"), container("j", cpu="2", memory="512Mi")],
-    }
-
-    assert placed(spec) == {"cpu": 3000, "memory": 2**30, "pods": 1}
-
-
-def test_a_sidecar_counts_with_the_containers_and_with_the_init_containers_after_it() -> None:
-    spec = {
-        "containers": [container("a", cpu="1")],
-        "initContainers": [
-            container("before", cpu="4"),
-            container("side", "Always", cpu="2"),
-            container("after", cpu="3"),
-        ],
-    }
-
-    assert placed(spec)["cpu"] == 5000
-
-
-def test_overhead_is_added_after_the_greatest_is_taken() -> None:
-    spec = {
-        "containers": [container("a", cpu="1")],
-        "initContainers": [container("i", cpu="2")],
-        "overhead": {"cpu": "250m"},
-    }
-
-    assert placed(spec)["cpu"] == 2250
 
 
 def test_pod_level_requests_stand_in_for_the_containers_where_a_pod_may_have_them() -> None:

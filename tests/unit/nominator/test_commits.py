@@ -11,11 +11,11 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
-from builders_bus import make_order, make_outcome
+from builders_bus import make_order, make_outcome, make_preemptor
 from makeway.bus import codec
 from makeway.bus.commit import NOTHING, ORDER_LIFE, CommitReply, CommitRequest, named_order
 from makeway.bus.errors import BusUnavailable, Malformed
-from makeway.bus.messages import API_VERSION, EvictionOrder, Outcome, OutcomeResult, Preemptor, Void
+from makeway.bus.messages import API_VERSION, EvictionOrder, Outcome, OutcomeResult, Void
 from makeway.bus.orders import voided
 from makeway.bus.records import Last
 from makeway.core.k8s.authorship import NOMINATOR
@@ -276,17 +276,13 @@ async def test_a_flood_of_nominations_takes_a_round_no_longer_and_each_has_its_t
 
 def order(**changes: Any) -> EvictionOrder:
     """An order of a nominator for pod `ours`, on n1, that has just been stored."""
-    now = datetime.now(UTC)
-    about = Preemptor(namespace="default", name="ours", uid="ours", priority=1, scheduler_name="s")
-    made = replace(
-        make_order(),
-        cluster_uid="cluster-1",
-        writer="makeway/nominator/another",
-        preemptor=about,
-        node="n1",
-        not_after=now + timedelta(minutes=1),
-    )
-    return replace(made, **changes)
+    own: dict[str, Any] = {
+        "writer": "makeway/nominator/another",
+        "preemptor": make_preemptor("ours", namespace="default", name="ours"),
+        "node": "n1",
+        "not_after": datetime.now(UTC) + timedelta(minutes=1),
+    }
+    return make_order(**own | changes)
 
 
 def outcome(result: OutcomeResult) -> Outcome:

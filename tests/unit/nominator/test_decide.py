@@ -1,14 +1,15 @@
 """Whom the nominator serves, what it orders, and what a failure teaches it."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
+from builders_bus import NOW, make_order, make_outcome, make_preemptor
 from makeway.bus.commit import CommitRequest
-from makeway.bus.messages import Awaited, EvictionOrder, Fence, Outcome, Preemptor, VictimOutcome
+from makeway.bus.messages import Awaited, EvictionOrder, Fence, Outcome, OutcomeResult, VictimOutcome
 from makeway.bus.plan import Candidate, Removable
 from makeway.core.k8s.objects import Pod, PriorityClass
 from makeway.core.k8s.unmodelled import unmodelled
@@ -18,7 +19,6 @@ from makeway.nominator.in_flight import OrdersInFlight
 from makeway.nominator.pending import PendingPod, PendingPods, PriorityClasses, pending_pod
 from projected_pods import FULL, read
 
-NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 EXTERNAL = frozenset({"urgent"})
 
 
@@ -152,39 +152,16 @@ def candidate(*victims: str, node: str = "n1", **changes: Any) -> Candidate:
 
 
 def an_order(order_id: str = "ord-1", uid: str = "p-uid") -> EvictionOrder:
-    return EvictionOrder(
-        order_id=order_id,
-        kind="pod",
-        cluster_uid="c",
-        fence=Fence(kind="lease", namespace="makeway-system", name="makeway-nominator", epoch=1),
-        writer="makeway/nominator/n",
-        created_at=NOW,
-        not_after=NOW + timedelta(seconds=60),
-        preemptor=Preemptor(namespace="default", name="p", uid=uid, priority=1, scheduler_name="s"),
-        node="n1",
-        node_uid="n1-uid",
-    )
+    preemptor = make_preemptor(uid, namespace="default", name="p")
+    return make_order(order_id=order_id, writer="makeway/nominator/n", preemptor=preemptor, node="n1")
 
 
-def an_outcome(result: Any, *victims: VictimOutcome, order_id: str = "ord-1") -> Outcome:
-    return Outcome(
-        order_id=order_id,
-        kind="pod",
-        cluster_uid="c",
-        epoch=1,
-        result=result,
-        evictor="e",
-        started_at=NOW,
-        finished_at=NOW,
-        node="n1",
-        victims=victims,
-    )
+def an_outcome(result: OutcomeResult, *victims: VictimOutcome) -> Outcome:
+    return make_outcome(an_order(), result=result, victims=victims, finished_at=NOW)
 
 
-def victim_outcome(uid: str, result: Any, reason: str = "", grace: int = 0) -> VictimOutcome:
-    return VictimOutcome(
-        namespace="default", name=uid, uid=uid, result=result, reason=reason, grace_period_seconds=grace
-    )
+def deleted(uid: str, grace: int) -> VictimOutcome:
+    return VictimOutcome(namespace="default", name=uid, uid=uid, result="deleted", grace_period_seconds=grace)
 
 
 def a_commit(chosen: Candidate) -> CommitRequest:
@@ -239,8 +216,8 @@ def test_pods_of_lower_priority_on_the_node_lose_their_nomination() -> None:
 
 
 def test_a_grace_period_counts_and_one_of_a_year_does_not() -> None:
-    short = an_outcome("succeeded", victim_outcome("a", "deleted", grace=20))
-    long = an_outcome("succeeded", victim_outcome("a", "deleted", grace=2**40))
+    short = an_outcome("succeeded", deleted("a", grace=20))
+    long = an_outcome("succeeded", deleted("a", grace=2**40))
 
     assert decide.settles_until(short, NOW) == NOW + timedelta(seconds=20) + decide.SETTLES
     assert decide.settles_until(long, NOW) == NOW + timedelta(hours=1) + decide.SETTLES
@@ -252,14 +229,12 @@ def test_a_grace_period_counts_and_one_of_a_year_does_not() -> None:
         (None, 30, False),
         (None, 62, True),
         (an_outcome("failed"), 0, True),
-        (an_outcome("succeeded", victim_outcome("a", "deleted", grace=20)), 79, False),
-        (an_outcome("succeeded", victim_outcome("a", "deleted", grace=20)), 80, True),
+        (an_outcome("succeeded", deleted("a", grace=20)), 79, False),
+        (an_outcome("succeeded", deleted("a", grace=20)), 80, True),
     ],
 )
 def test_an_order_ends_by_its_outcome_or_time(outcome: Outcome | None, seconds: float, over: bool) -> None:
-    order = replace(an_order(), not_after=NOW + timedelta(seconds=60))
-
-    assert decide.is_over(order, outcome, NOW + timedelta(seconds=seconds)) is over
+    assert decide.is_over(an_order(), outcome, NOW + timedelta(seconds=seconds)) is over
 
 
 def test_orders_are_in_flight_until_they_end() -> None:

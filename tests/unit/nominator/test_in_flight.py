@@ -2,28 +2,22 @@
 
 from datetime import UTC, datetime
 
-from msgspec.structs import replace
-
-from builders_bus import make_order, make_outcome
-from makeway.bus.messages import NominationToClear, Preemptor
+from builders_bus import make_order, make_outcome, make_preemptor
+from makeway.bus.messages import NominationToClear
 from makeway.nominator.in_flight import OrdersInFlight
-
-
-def preemptor(name: str) -> Preemptor:
-    return Preemptor(
-        namespace="shop", name=name, uid=f"uid-{name}", priority=0, scheduler_name="default-scheduler"
-    )
 
 
 def test_an_order_takes_the_place_of_those_whose_nomination_it_clears_on_its_node_alone() -> None:
     orders = OrdersInFlight()
-    there = replace(make_order(), order_id="ord-1", preemptor=preemptor("there"), node="n1")
-    elsewhere = replace(make_order(), order_id="ord-2", preemptor=preemptor("elsewhere"), node="n2")
+    there = make_order(order_id="ord-1", preemptor=make_preemptor("uid-there", name="there"), node="n1")
+    elsewhere = make_order(
+        order_id="ord-2", preemptor=make_preemptor("uid-elsewhere", name="elsewhere"), node="n2"
+    )
     cleared = tuple(
         NominationToClear(namespace="shop", name=name, uid=f"uid-{name}") for name in ("there", "elsewhere")
     )
-    higher = replace(
-        make_order(), order_id="ord-3", preemptor=preemptor("p"), node="n1", nominations_to_clear=cleared
+    higher = make_order(
+        order_id="ord-3", preemptor=make_preemptor("uid-p", name="p"), node="n1", nominations_to_clear=cleared
     )
     first = orders.begin(there, stored=True)
     orders.begin(elsewhere, stored=True)
@@ -36,7 +30,7 @@ def test_what_waits_for_terminating_pods_holds_its_place_and_is_in_no_bound() ->
     orders, until = OrdersInFlight(), datetime(2026, 1, 31, 12, 1, tzinfo=UTC)
 
     one = orders.begin(
-        replace(make_order(), preemptor=preemptor("p"), node="n1", victims=()), waits_until=until
+        make_order(preemptor=make_preemptor("uid-p", name="p"), node="n1", victims=()), waits_until=until
     )
 
     assert (one.waits, one.until) == (True, until)
@@ -45,7 +39,7 @@ def test_what_waits_for_terminating_pods_holds_its_place_and_is_in_no_bound() ->
 
 def test_an_order_whose_outcome_is_known_waits_for_none_while_its_nomination_is_taken_back() -> None:
     orders = OrdersInFlight()
-    one = orders.begin(replace(make_order(), preemptor=preemptor("p"), node="n1"), stored=True)
+    one = orders.begin(make_order(preemptor=make_preemptor("uid-p", name="p"), node="n1"), stored=True)
     assert orders.without_outcome() == 1
 
     one.outcome = make_outcome(one.order, result="failed", reason="x")

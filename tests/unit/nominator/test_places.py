@@ -9,12 +9,11 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from background import background
-from builders_bus import make_order, make_outcome
-from makeway.bus.messages import EvictionOrder, NominationToClear, Preemptor
+from builders_bus import make_order, make_outcome, make_preemptor
+from makeway.bus.messages import EvictionOrder, NominationToClear
 from makeway.core.k8s.authorship import NOMINATOR
 from makeway.core.k8s.objects import Pod
 from makeway.nominator.cluster import StoredPod
@@ -36,13 +35,9 @@ def a_pod(name: str, *, uid: str = "", bound: str = "", nominated: str = "") -> 
 
 def order_for(name: str, *yielding: str) -> EvictionOrder:
     now = datetime.now(UTC)
-    preemptor = Preemptor(
-        namespace="shop", name=name, uid=name, priority=0, scheduler_name="default-scheduler"
-    )
-    return replace(
-        make_order(),
+    return make_order(
         order_id=f"ord-{name}",
-        preemptor=preemptor,
+        preemptor=make_preemptor(name, name=name),
         node="n1",
         created_at=now,
         not_after=now + timedelta(minutes=1),
