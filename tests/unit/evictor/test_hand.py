@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
+from msgspec import structs
 
-from makeway.bus.messages import EvictionOrder
+from makeway.bus.messages import PAST_DEADLINE, EvictionOrder
 from makeway.evictor.act.holds import NAMESPACE_SHARE
 from makeway.evictor.intake.deliveries import take_forever
 from makeway.evictor.limits import hand
@@ -18,7 +20,7 @@ from makeway.evictor.limits.hand import (
     SHARE,
     places_of,
 )
-from unit.evictor.building import make_order
+from unit.evictor.building import NOW, make_order
 from unit.evictor.fakes import SERVER_ERROR, FakeDelivery
 from unit.evictor.test_service import World, no_slots, running
 from unit.evictor.test_slots import Running, Stream, order_of
@@ -111,6 +113,24 @@ async def test_orders_that_were_given_back_have_their_end_and_none_is_put_aside(
     assert stream.given_back
     assert len(world.records.outcomes) == len(dead)
     assert max(one.deliveries for one in stream.handed) < MOST_DELIVERIES
+
+
+async def test_an_order_that_was_given_back_ends_when_its_time_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds later, the planner would take it that no evictor is there, and plan for no pod."""
+    monkeypatch.setattr(hand, "SHARE", 2)
+    names = ("old", "older", "short")
+    world = Running(32, *names)
+    stream = world.stream = Redelivering(world)
+    for name in names:
+        world.cluster.always_fail("delete", name, SERVER_ERROR)
+    short = structs.replace(order_of("short"), not_after=NOW + timedelta(seconds=3))
+
+    async with world.taking_orders(drain_seconds=0.1):
+        stream.put(order_of("old", priority=2000), order_of("older", priority=2000), short)
+        await world.clock.run(20)
+
+        assert stream.names == {"ord-short"}
+        assert world.records.outcomes["ord-short"].finished_at < short.not_after + PAST_DEADLINE
 
 
 async def test_an_order_that_was_given_back_is_held_for_that_until_it_ends() -> None:

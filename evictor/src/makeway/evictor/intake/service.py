@@ -33,7 +33,7 @@ from makeway.evictor.intake.deliveries import extended
 from makeway.evictor.judge import decide
 from makeway.evictor.judge.fences import Fences
 from makeway.evictor.judge.verdicts import Refused, Stop
-from makeway.evictor.limits.hand import GIVE_BACK_SECONDS, Hand, Place, places_of
+from makeway.evictor.limits.hand import GIVE_BACK_SECONDS, MOST_DELIVERIES, Hand, Place, places_of
 from makeway.evictor.limits.slots import Slots, Turn
 from makeway.evictor.retry import Clock, PermanentError, TemporaryError, reporter, retrying
 from makeway.runtime.failpoints import failpoint
@@ -145,8 +145,8 @@ class Evictor:
         ):
             try:
                 async with extended(delivery), self._hand.alone(order.order_id):
-                    if not await self._settle_in_turn(order, delivery):
-                        await delivery.nak(GIVE_BACK_SECONDS)
+                    if (again := await self._settle_in_turn(order, delivery)) is not None:
+                        await delivery.nak(again)
                         return
                     await failpoint("evictor.before-ack")
                     await delivery.ack_sync()
@@ -202,28 +202,36 @@ class Evictor:
 
     # ---------------------------------------------------------------------------------- one order
 
-    async def _settle_in_turn(self, order: EvictionOrder, delivery: OrderDelivery) -> bool:
-        """Settle an order that the hand has room for; False where it is to be given back."""
+    async def _settle_in_turn(self, order: EvictionOrder, delivery: OrderDelivery) -> float | None:
+        """Settle an order that the hand has room for; else return in how many seconds it is to come again.
+
+        One whose time is over is kept: its outcome is due.
+        """
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a coroutine runs in one
         turn = self._slots.turn(order, delivery.sequence, self._clock)
-        place = Place(turn, places_of(len(delivery.data)), delivery.deliveries, task.cancel)
-        again = timedelta(seconds=GIVE_BACK_SECONDS)
+        keeps = delivery.deliveries >= MOST_DELIVERIES or self._clock.now() >= order.not_after
+        place = Place(turn, places_of(len(delivery.data)), task.cancel, keeps=keeps)
         if not self._hand.take(place):
-            self._holds.give_back(order, self._clock.now(), self._clock.now() + again)
-            return False
+            return self._give_back(order)
         turn.on_wait = partial(self._waits, order, place)
         try:
             await self._settle_with(turn, order, delivery)
         except asyncio.CancelledError:
             if not place.back or task.uncancel():
                 raise
-            self._holds.give_back(order, self._clock.now(), self._clock.now() + again)
-            return False
+            return self._give_back(order)
         finally:
             self._hand.leave(place)
         self._holds.keep(order)
-        return True
+        return None
+
+    def _give_back(self, order: EvictionOrder) -> float:
+        """Return in how many seconds an order is to come again: no later than its time is over."""
+        now = self._clock.now()
+        again = min(GIVE_BACK_SECONDS, max(0.0, (order.not_after - now).total_seconds()))
+        self._holds.give_back(order, now, now + timedelta(seconds=again))
+        return again
 
     def _waits(self, order: EvictionOrder, place: Place) -> None:
         self._hand.waits(place)

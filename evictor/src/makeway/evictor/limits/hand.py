@@ -35,7 +35,7 @@ MOST_WAITING: Final = MAX_IN_HAND // 2
 """Places of all orders that wait."""
 
 GIVE_BACK_SECONDS: Final = 5.0
-"""How long an order that was given back stays away."""
+"""How long an order that was given back stays away, unless its time is over sooner."""
 
 MOST_DELIVERIES: Final = 40
 """An order that was delivered so often is kept: one that was delivered more often yet is put aside."""
@@ -49,12 +49,12 @@ def places_of(size: int) -> int:
 
 
 class Place:
-    """One order's. `back`: it has been given back, and its task is being cancelled."""
+    """One order's. `keeps`: it is never given back. `back`: it has been, and its task is being cancelled."""
 
-    def __init__(self, turn: Turn, places: int, deliveries: int, cancel: Callable[[], object]) -> None:
+    def __init__(self, turn: Turn, places: int, cancel: Callable[[], object], *, keeps: bool) -> None:
         self.namespaces = turn.namespaces
         self.places = places
-        self.keeps = deliveries >= MOST_DELIVERIES
+        self.keeps = keeps
         self._turn = turn
         self.waits = False
         self.back = False
