@@ -380,10 +380,10 @@ async def test_orders_that_wait_for_others_without_end_hold_up_no_other_order() 
 
 
 async def test_a_small_order_passes_a_large_one_of_its_priority_but_none_of_a_higher() -> None:
-    async def evicted(priority: int) -> list[str]:
+    async def evicted(priority: int, minute: int = 10) -> list[str]:
         names = [f"v{i}" for i in range(10)]
         world = World(*running(*names, "s"))
-        world.policy = limited(victims_per_minute=10, victims_per_order=10)
+        world.policy = limited(victims_per_minute=minute, victims_per_order=10)
         world.evictor.parts.caps.count({"default": 5}, NOW)
         large = make_order(*names, preemptor=make_preemptor(priority=priority), not_after=NOW + 30 * SECOND)
         small = make_order(
@@ -394,6 +394,7 @@ async def test_a_small_order_passes_a_large_one_of_its_priority_but_none_of_a_hi
 
     assert await evicted(1000) == ["s"]
     assert await evicted(2000) == []
+    assert await evicted(2000, minute=9) == ["s"]  # no time lets the large one go
 
 
 async def test_a_flood_is_slowed_to_the_minutes_cap() -> None:

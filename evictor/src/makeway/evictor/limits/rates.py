@@ -29,8 +29,8 @@ Cap = Literal["victims-per-minute", "victims-per-namespace", "victims-share"]
 class OverCap:
     """What evictions wait for: a cap, and a sentence about it.
 
-    `everywhere`: whether as many victims have to wait whomever they go for, and wherever they are. `room`:
-    what the caps will allow.
+    `everywhere`: whether as many victims have to wait whomever they go for, and wherever they are; no more
+    than may go at all, for which nothing waits. `room`: what the caps will allow.
     """
 
     cap: Cap
@@ -84,7 +84,7 @@ class Evictions:
                 said = f"{count} more victims than the {total} of the last {span}: the policy allows {most}"
                 if total + count <= most:
                     said += f", the last fifth for others than {party}, for which {own} went"
-                return OverCap(cap, said, everywhere=total + count > most)
+                return OverCap(cap, said, everywhere=count <= most < total + count)
         for namespace, more in victims.items():
             there = self.namespaces.of(namespace)
             total = there.total(now)
