@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
-from builders_bus import make_group
+from builders_bus import make_group, make_preemptor
 from makeway.bus.commit import NOTHING, ORDER_LIFE, SUPERSEDED, TOO_LARGE, CommitRequest, Offer, offered
 from makeway.bus.messages import (
     API_VERSION,
@@ -466,6 +466,26 @@ def test_what_is_in_flight_is_counted_again_only_once_the_nomination_shows() -> 
     assert waiting == first
     assert isinstance(shown, Accepted)
     assert ([one.uid for one in shown.order.victims], shown.order.counts_on) == ([], ("ord-0",))
+
+
+def test_what_a_more_important_pod_takes_of_the_limit_is_not_taken_from_an_order_that_was_accepted() -> None:
+    ledger, nominated = Ledger(), dict[str, str]()
+    policy = Policy(limits=PolicyLimits(orders_in_flight=10))
+    there = snapshot(policy)
+    judging = CommitJudge(
+        there, ledger, nominated, "enforce", policy=lambda: policy, brake=lambda: RELEASED, versions={}
+    )
+    for number in range(8):
+        ledger.ordered(live_order(f"ord-{number}", f"other-{number}"))
+    first = as_a(Accepted, judging.judge(commit("a"), offer(), NOW))
+    ledger.reserve(first.order)
+    ledger.ordered(replace(live_order("ord-9", "critical"), preemptor=make_preemptor("p", priority=HIGH + 1)))
+    nominated["urgent"] = "n1"
+
+    again = judging.judge(commit("a"), offer(), NOW, first)
+    late = judging.judge(commit("b", order_id="ord-2"), offer(), NOW)
+
+    assert (isinstance(again, Accepted), reason(late)) == (True, "OrdersInFlight")
 
 
 @pytest.mark.parametrize(

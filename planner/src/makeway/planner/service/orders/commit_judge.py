@@ -58,7 +58,9 @@ class CommitJudge:
         asking = Asker(
             uid, namespace, known.priority if known is not None else 0, is_pod=commit.group is None
         )
-        limit = ledger.over_limit(asking, snapshot, now)
+        # What was accepted counts since then, and what has come since was measured by it.
+        counts = before is not None and bool(before.order.victims or before.order.awaited)
+        limit = None if counts else ledger.over_limit(asking, snapshot, now)
         pledged = ledger.pledges.victims(now, asking=uid)
         around = replace(
             around,
