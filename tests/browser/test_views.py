@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,6 +25,23 @@ pytestmark = pytest.mark.browser
 def go(page: Page, view: str) -> None:
     page.get_by_role("navigation").get_by_role("link", name=view).click()
     expect(page.get_by_role("heading", level=1)).to_have_text(view)
+
+
+def put_order(made_up: MadeUpPage, name: str, victim: str, **more: Any) -> None:
+    """Let an order for a pod of that name come, with one victim."""
+    now = datetime.now(UTC)
+    made_up.put(
+        make_order(
+            f"uid-{name}",
+            order_id=f"ord-{name}",
+            decision_id=f"dec-{name}",
+            created_at=now,
+            not_after=now + timedelta(minutes=1),
+            preemptor=make_preemptor(f"uid-{name}", name=name),
+            victims=(make_victim(victim),),
+            **more,
+        )
+    )
 
 
 def test_the_address_loses_its_token_and_no_script_can_read_the_cookie(page: Page) -> None:
@@ -62,18 +80,7 @@ def test_what_comes_is_shown_at_once_unless_the_page_is_paused(page: Page, made_
     go(page, "Timeline")
 
     def come(name: str) -> None:
-        made_up.put(
-            make_order(
-                f"uid-{name}",
-                order_id=f"ord-{name}",
-                decision_id=f"dec-{name}",
-                created_at=datetime.now(UTC),
-                not_after=datetime.now(UTC) + timedelta(minutes=1),
-                node="<b>node</b>",
-                preemptor=make_preemptor(f"uid-{name}", name=name),
-                victims=(make_victim("<img src=x onerror=alert(1)>"),),
-            )
-        )
+        put_order(made_up, name, "<img src=x onerror=alert(1)>", node="<b>node</b>")
 
     come("late-1")
     row = page.locator("table.timeline tbody tr").first
@@ -240,17 +247,7 @@ def test_nothing_is_counted_before_the_streams_have_been_read(browser: Browser) 
 
 
 def test_the_timeline_counts_as_room_made_what_the_first_view_counts(page: Page, made_up: MadeUpPage) -> None:
-    made_up.put(
-        make_order(
-            "uid-waits",
-            order_id="ord-waits",
-            decision_id="dec-waits",
-            created_at=datetime.now(UTC),
-            not_after=datetime.now(UTC) + timedelta(minutes=1),
-            preemptor=make_preemptor("uid-waits", name="waits"),
-            victims=(make_victim("leaving"),),
-        )
-    )
+    put_order(made_up, "waits", "leaving")
     room = page.locator(".tile", has_text="Room made").locator("b")
     expect(room).to_have_text(re.compile("[0-9]+"))
     made = room.inner_text()
@@ -280,17 +277,7 @@ def test_a_victim_leads_to_its_story_and_its_command_can_be_copied(page: Page, a
 
 
 def test_what_is_no_name_of_kubernetes_is_put_into_no_command(page: Page, made_up: MadeUpPage) -> None:
-    made_up.put(
-        make_order(
-            "uid-sly",
-            order_id="ord-sly",
-            decision_id="dec-sly",
-            created_at=datetime.now(UTC),
-            not_after=datetime.now(UTC) + timedelta(minutes=1),
-            preemptor=make_preemptor("uid-sly", name="sly"),
-            victims=(make_victim("x; rm -rf ~"),),
-        )
-    )
+    put_order(made_up, "sly", "x; rm -rf ~")
     go(page, "Timeline")
     row = page.locator("table.timeline tbody tr", has_text="shop/sly")
     expect(row).to_contain_text("x; rm -rf ~")

@@ -5,11 +5,16 @@ import copy
 from makeway.core.recent import BoundedBytes, Recent
 
 
-def test_the_eldest_is_forgotten_and_what_is_set_again_is_the_youngest() -> None:
-    recent: Recent[str, int] = Recent(2)
+def two() -> Recent[str, int]:
+    """Of a and b, which is as much as is kept."""
+    recent = Recent[str, int](2)
+    recent["a"], recent["b"] = 1, 2
+    return recent
 
-    recent["a"] = 1
-    recent["b"] = 2
+
+def test_the_eldest_is_forgotten_and_what_is_set_again_is_the_youngest() -> None:
+    recent = two()
+
     recent["a"] = 3
     recent["c"] = 4
 
@@ -17,9 +22,7 @@ def test_the_eldest_is_forgotten_and_what_is_set_again_is_the_youngest() -> None
 
 
 def test_what_was_taken_away_leaves_room() -> None:
-    recent: Recent[str, int] = Recent(2)
-    recent["a"] = 1
-    recent["b"] = 2
+    recent = two()
 
     del recent["a"]
     recent["c"] = 3

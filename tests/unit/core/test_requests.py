@@ -51,36 +51,40 @@ RESIZING = {
 }
 
 
-@pytest.mark.parametrize(("asked", "counted"), [("1", 3000), ("5", 5000)])
-def test_while_a_pod_is_resized_most_of_asked_running_and_allocated_counts(asked: str, counted: int) -> None:
-    assert placed({"containers": [container("a", cpu=asked)]}, RESIZING)["cpu"] == counted
+INFEASIBLE = {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]}
+OF_THE_POD = {"resources": {"requests": {"cpu": "4"}}, "allocatedResources": {"cpu": "2", "memory": "1Gi"}}
+NOT_YET_RUN = {"containerStatuses": [{"name": "a", "allocatedResources": {"cpu": "9"}}]}
 
 
-def test_what_is_asked_infeasibly_does_not_count() -> None:
-    infeasible = {
-        **RESIZING,
-        "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],
-    }
-
-    assert placed({"containers": [container("a", cpu="5")]}, infeasible)["cpu"] == 3000
-
-
-def test_a_pod_whose_resize_is_infeasible_counts_what_its_status_tells_alone() -> None:
-    status = {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]}
-
-    assert placed({"containers": [container("a", cpu="5")]}, status) == {"pods": 1}
+@pytest.mark.parametrize(
+    ("asked", "status", "counted"),
+    [
+        ("1", RESIZING, {"cpu": 3000}),
+        ("5", RESIZING, {"cpu": 5000}),
+        ("5", {**RESIZING, **INFEASIBLE}, {"cpu": 3000}),
+        ("5", INFEASIBLE, {}),
+        ("1", NOT_YET_RUN, {"cpu": 9000}),
+        ("1", {**RESIZING, **OF_THE_POD}, {"cpu": 4000, "memory": 2**30}),
+    ],
+    ids=[
+        "what is allocated",
+        "what is asked",
+        "not what is asked infeasibly",
+        "infeasible, and nothing allocated",
+        "what is allocated and not run yet",
+        "what the status tells of the whole pod, in place of its containers",
+    ],
+)
+def test_while_a_pod_is_resized_the_most_counts(
+    asked: str, status: dict[str, Any], counted: dict[str, int]
+) -> None:
+    assert placed({"containers": [container("a", cpu=asked)]}, status) == {**counted, "pods": 1}
 
 
 def test_a_pod_that_looks_for_a_node_counts_as_asked() -> None:
     waiting = pod({"containers": [container("a", cpu="1")]}, RESIZING)
 
     assert pod_requests(waiting, placed=False)["cpu"] == 1000
-
-
-def test_what_is_allocated_and_not_yet_run_counts() -> None:
-    status = {"containerStatuses": [{"name": "a", "allocatedResources": {"cpu": "9"}}]}
-
-    assert placed({"containers": [container("a", cpu="1")]}, status)["cpu"] == 9000
 
 
 def test_a_resized_sidecar_counts_for_init_containers_too() -> None:
@@ -104,20 +108,6 @@ def test_of_a_resize_the_most_of_the_whole_pod_counts_and_not_of_each_container(
     spec = {"containers": [container("a", cpu="1"), container("b", cpu="1")]}
 
     assert placed(spec, {"containerStatuses": statuses})["cpu"] == 4000
-
-
-def test_what_a_status_tells_of_the_whole_pod_stands_in_for_its_containers() -> None:
-    status = {
-        **RESIZING,
-        "resources": {"requests": {"cpu": "4"}},
-        "allocatedResources": {"cpu": "2", "memory": "1Gi"},
-    }
-
-    assert placed({"containers": [container("a", cpu="1")]}, status) == {
-        "cpu": 4000,
-        "memory": 2**30,
-        "pods": 1,
-    }
 
 
 def test_a_pod_level_resize_counts_the_most_too() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -64,11 +65,21 @@ class Case:
         return result
 
 
-async def test_a_mark_that_no_live_order_names_is_cleared() -> None:
-    case = Case(a_pod("a").marked())
+@pytest.mark.parametrize(
+    ("state", "result"),
+    [
+        ({}, "cleared"),
+        ({"live": True}, "live"),
+        ({"live": TemporaryError("bus", "no answer")}, "failed"),
+        ({"mode": "observe"}, "mode"),
+    ],
+    ids=["no live order", "of a live order", "it is not known which are live", "mode observe"],
+)
+async def test_a_mark_that_no_live_order_names_is_cleared(state: dict[str, Any], result: str) -> None:
+    case = Case(a_pod("a").marked(), **state)
 
-    assert await case.result(codec.encode(proposal())) == "cleared"
-    assert not case.cluster.is_marked("a")
+    assert await case.result(codec.encode(proposal())) == result
+    assert case.cluster.is_marked("a") is (result != "cleared")
 
 
 @pytest.mark.parametrize(
@@ -90,27 +101,6 @@ async def test_nothing_is_written_where_the_pod_is_not_as_proposed(
 
     assert await case.result(codec.encode(proposal(**change))) == result
     assert [operation for operation, _ in case.cluster.calls if operation != "get_pod"] == []
-
-
-async def test_the_mark_of_a_live_order_stays() -> None:
-    case = Case(a_pod("a").marked(), live=True)
-
-    assert await case.result(codec.encode(proposal())) == "live"
-    assert case.cluster.is_marked("a")
-
-
-async def test_the_mark_stays_where_nobody_knows_which_orders_are_live() -> None:
-    case = Case(a_pod("a").marked(), live=TemporaryError("bus", "no answer"))
-
-    assert await case.result(codec.encode(proposal())) == "failed"
-    assert case.cluster.is_marked("a")
-
-
-async def test_an_evictor_that_only_observes_writes_nothing() -> None:
-    case = Case(a_pod("a").marked(), mode="observe")
-
-    assert await case.result(codec.encode(proposal())) == "mode"
-    assert case.cluster.is_marked("a")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -56,6 +57,18 @@ async def read_watch(api: Api, into: list[bytes], idle_timeout_seconds: float = 
             into += lines
 
 
+async def error_of(tmp_path: Path, **answer: Any) -> ApiError:
+    """What is made of such an answer of the API server."""
+
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(**answer)
+
+    async with api_of(handler, tmp_path) as api:
+        with pytest.raises(ApiError) as caught:
+            await api.request("GET", "/x")
+    return caught.value
+
+
 async def test_a_request_carries_token_query_body_and_content_type(tmp_path: Path) -> None:
     seen: dict[str, str] = {}
 
@@ -94,53 +107,33 @@ async def test_a_status_object_is_read_with_its_reason_and_retry_after(tmp_path:
         "details": {"retryAfterSeconds": 3},
     }
 
-    async def handler(_: web.Request) -> web.Response:
-        return web.json_response(status, status=409)
+    error = await error_of(tmp_path, text=json.dumps(status), status=409)
 
-    async with api_of(handler, tmp_path) as api:
-        with pytest.raises(ApiError) as caught:
-            await api.request("DELETE", "/x")
-
-    error = caught.value
     assert (error.status, error.reason, error.message) == (409, "Conflict", "uid mismatch")
     assert error.retry_after_seconds == 3
 
 
 async def test_a_plain_text_429_of_priority_and_fairness_is_read(tmp_path: Path) -> None:
-    async def handler(_: web.Request) -> web.Response:
-        return web.Response(
-            status=429, text="Too many requests, please try again later.\n", headers={"Retry-After": "1"}
-        )
+    text = "Too many requests, please try again later.\n"
 
-    async with api_of(handler, tmp_path) as api:
-        with pytest.raises(ApiError) as caught:
-            await api.request("GET", "/x")
+    error = await error_of(tmp_path, status=429, text=text, headers={"Retry-After": "1"})
 
-    error = caught.value
     assert (error.status, error.reason) == (429, "TooManyRequests")
-    assert error.message == "Too many requests, please try again later."
+    assert error.message == text.strip()
     assert error.retry_after_seconds == 1
 
 
 @pytest.mark.parametrize("asked", ["86400", "9" * 400])
 async def test_a_wrong_retry_after_parks_no_client(tmp_path: Path, asked: str) -> None:
-    async def handler(_: web.Request) -> web.Response:
-        return web.Response(status=503, headers={"Retry-After": asked})
+    error = await error_of(tmp_path, status=503, headers={"Retry-After": asked})
 
-    async with api_of(handler, tmp_path) as api:
-        with pytest.raises(ApiError) as caught:
-            await api.request("GET", "/x")
-
-    assert caught.value.retry_after_seconds == 60
+    assert error.retry_after_seconds == 60
 
 
 async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
-    async def handler(_: web.Request) -> web.Response:
-        return web.Response(status=302, headers={"Location": "http://127.0.0.1:1/elsewhere"})
+    error = await error_of(tmp_path, status=302, headers={"Location": "http://127.0.0.1:1/elsewhere"})
 
-    async with api_of(handler, tmp_path) as api:
-        with pytest.raises(ApiError, match="302"):
-            await api.request("GET", "/x")
+    assert "302" in str(error)
 
 
 async def test_a_slow_answer_is_unavailable(tmp_path: Path) -> None:
