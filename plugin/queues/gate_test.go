@@ -953,6 +953,35 @@ func TestAPodThatWasTriedIsTriedAgainWhenLimitsOrUsageChange(t *testing.T) {
 	}
 }
 
+func TestAPodThatBacksOffIsTriedOnceThatIsOver(t *testing.T) {
+	w := limited(t, limit("root", "cpu", 100))
+	first, second := on(in("", "first", high, 10).Obj(), "n1"), on(in("", "second", high, 10).Obj(), "n1")
+	p := in("", "p", high, 50).Obj()
+	w.shows(on(in("", "v", low, 80).Obj(), "n1"), first, second)
+	fails := func() {
+		if w.rejected(p).reason != rejectedMayHelp {
+			t.Fatal("it may not preempt")
+		}
+		w.gate.Tried(p.UID)
+	}
+	fails()
+	w.deletes(first)
+	if got := w.activated(); !slices.Equal(got, []string{"p"}) {
+		t.Fatalf("activated %v", got)
+	}
+	fails()
+
+	w.deletes(second)
+
+	if got := w.activated(); len(got) != 0 {
+		t.Errorf("activated %v while it backs off", got)
+	}
+	w.clock.Step(activationBackoffInitial)
+	if got := w.activated(); !slices.Equal(got, []string{"p"}) {
+		t.Errorf("activated %v, want p: less has to go for it than before", got)
+	}
+}
+
 func TestARoundLooksAtSoManyPodsOnlyAndMissesNone(t *testing.T) {
 	const waiting = 3*maxChecks + 1
 	w := limited(t, limit("root", "cpu", 100))

@@ -374,9 +374,13 @@ func (l *waitingPods) tryNow(w *waitingPod, usage *queueUsage, limitsKnown limit
 // is to say why it waits.
 func (l *waitingPods) mayActivate(w *waitingPod, now time.Time, mayPreempt bool) bool {
 	uid := types.UID(w.pod.UID)
-	if mayPreempt && !w.tried && l.backoffs[uid].over(now) {
-		l.backoffs[uid] = l.backoffs[uid].next(now)
-		return true
+	if mayPreempt && !w.tried {
+		backoff := l.backoffs[uid]
+		if backoff.over(now) {
+			l.backoffs[uid] = backoff.next(now)
+			return true
+		}
+		l.setTimer(w, backoff.until)
 	}
 	if !w.held {
 		w.holdBack(now)
