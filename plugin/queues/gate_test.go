@@ -953,6 +953,21 @@ func TestAPodThatWasTriedIsTriedAgainWhenLimitsOrUsageChange(t *testing.T) {
 	}
 }
 
+func TestAPodThatIsShortInTwoQueuesIsTriedWhenTheUpperAloneHoldsLess(t *testing.T) {
+	w := limited(t, limit("root", "cpu", 100), limit("root.a", "cpu", 60), limit("root.b"))
+	elsewhere, p := on(in("root.b", "elsewhere", high, 20).Obj(), "n1"), in("root.a", "p", high, 60).Obj()
+	w.shows(on(in("root.a", "v", low, 60).Obj(), "n1"), on(in("root.b", "stays", high, 30).Obj(), "n1"), elsewhere)
+	if w.rejected(p).reason != rejectedFull {
+		t.Fatal("it may preempt already")
+	}
+
+	w.deletes(elsewhere)
+
+	if got := w.activated(); !slices.Equal(got, []string{"p"}) {
+		t.Errorf("activated %v, want p, for which v may go now", got)
+	}
+}
+
 func TestAPodThatBacksOffIsTriedOnceThatIsOver(t *testing.T) {
 	w := limited(t, limit("root", "cpu", 100))
 	first, second := on(in("", "first", high, 10).Obj(), "n1"), on(in("", "second", high, 10).Obj(), "n1")

@@ -52,7 +52,7 @@ type standing struct {
 // turn is when a waiting pod is checked.
 type turn struct {
 	due         bool      // in the next rounds, whatever has happened
-	blocked     *queue    // else once this queue holds less, in which it does not fit, as last checked; nil: that is not known
+	blocked     *queue    // else once this queue holds less, the topmost where it does not fit, as last checked; nil: that is not known
 	checked     uint64    // when it was last checked, in ticks
 	timer       time.Time // when it is due in any case, or its promise ends; zero: never
 	conditionAt time.Time // when its condition is to be checked; zero: it is not
@@ -96,9 +96,10 @@ func newWaitingPods() *waitingPods {
 	return &waitingPods{pods: map[types.UID]*waitingPod{}, backoffs: map[types.UID]activationBackoff{}}
 }
 
-// blockedBy notes where a pod does not fit.
+// blockedBy notes where a pod does not fit. It is checked again once the topmost of those queues holds less, as that does whenever one
+// below it does: with less there it may preempt in a lower one that is full still.
 func (w *waitingPod) blockedBy(short []room) {
-	w.blocked, w.message, w.about = short[0].queue, sentence(short), "queue "+short[0].queue.path+": "
+	w.blocked, w.message, w.about = short[len(short)-1].queue, sentence(short), "queue "+short[0].queue.path+": "
 }
 
 // holdBack notes that a pod is held for its queue, for its condition to say so.
