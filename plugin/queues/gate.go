@@ -207,7 +207,6 @@ func (g *Gate) Reserve(pod *v1.Pod, profileMode string) (rejected *Rejection) {
 			w := g.waiting.pods[pod.UID]
 			w.due = true
 			w.holdBack(g.clock.Now())
-			g.notify()
 			return rejected
 		}
 	}
@@ -321,6 +320,7 @@ func (g *Gate) addWaiting(w *waitingPod) {
 	}
 	g.removeWaiting(types.UID(w.pod.UID))
 	g.waiting.enter(w)
+	g.notify() // for it to be checked again in time
 }
 
 // removeWaiting lets a pod wait no longer, and others have what it was promised.

@@ -997,6 +997,31 @@ func TestAPodThatBacksOffIsTriedOnceThatIsOver(t *testing.T) {
 	}
 }
 
+func TestAPodThatIsKeptOutIsCheckedInFiveMinutesThoughNothingElseHappens(t *testing.T) {
+	w := limited(t, limit("root", "cpu", 100))
+	p := in("", "p", high, 50).Obj()
+	w.shows(on(in("", "v", low, 100).Obj(), "n1"), p)
+	w.activated()
+	<-w.gate.changed
+
+	w.rejected(p)
+	w.gate.Tried(p.UID)
+
+	select {
+	case <-w.gate.changed:
+	default:
+		t.Fatal("no round takes note of when it is to be checked")
+	}
+	_, next := w.gate.due(true)
+	if want := w.clock.Now().Add(heldFlush); !next.Equal(want) {
+		t.Errorf("the next round is at %s, want %s", next, want)
+	}
+	w.clock.Step(heldFlush)
+	if got := w.activated(); !slices.Equal(got, []string{"p"}) {
+		t.Errorf("activated %v", got)
+	}
+}
+
 func TestARoundLooksAtSoManyPodsOnlyAndMissesNone(t *testing.T) {
 	const waiting = 3*maxChecks + 1
 	w := limited(t, limit("root", "cpu", 100))
