@@ -224,6 +224,20 @@ func TestAPreemptorWithAnOrderHasThePlaceThatNoOtherPodGets(t *testing.T) {
 	}
 }
 
+func TestAPreemptorThatWaitsForItsVictimsTakesItsPlaceOnce(t *testing.T) {
+	w := limited(t, limit("root", "cpu", 100))
+	p, other, victim := in("", "p", high, 50).Obj(), in("", "o", low, 50).Obj(), on(in("", "v", low, 100).Obj(), "n1")
+	w.shows(p, other, victim)
+	w.gate.ReserveQuota(refOf(p))
+	w.rejected(p) // in a cycle that came too early
+
+	w.deletes(victim)
+
+	if got := w.activated(); !slices.Equal(got, []string{"p"}) || !w.admits(other) {
+		t.Errorf("activated %v, and the other pod is let in: %t", got, w.admits(other))
+	}
+}
+
 func TestAPodThatCameFromElsewhereIsSeenWhenAPlaceIsReserved(t *testing.T) {
 	w := limited(t, limit("root", "cpu", 100))
 	p := in("", "p", 0, 100).Obj()

@@ -334,7 +334,7 @@ func (l *waitingPods) take() (taken []*waitingPod, more bool) {
 }
 
 // tryNow reports whether a pod is to be tried now. Afterwards it rests, has a promise, or waits no longer. One of a group is promised
-// nothing: it comes to its cycle with the others, and may be kept out there again.
+// nothing: it comes to its cycle with the others, and may be kept out there again. Nor is one with an order, whose place counts.
 func (l *waitingPods) tryNow(w *waitingPod, usage *queueUsage, limitsKnown limitsState, applies ModeApplies, now time.Time) bool {
 	if limitsKnown == noQueues || !applies(w.profileMode, w.priority, w.namespace) {
 		l.remove(w)
@@ -363,7 +363,7 @@ func (l *waitingPods) tryNow(w *waitingPod, usage *queueUsage, limitsKnown limit
 	}
 	l.backoffs[uid] = backoff.next(now)
 	w.passed, w.held = false, false
-	if w.grouped {
+	if w.grouped || own != nil {
 		l.remove(w)
 	} else {
 		l.grant(w, now)
