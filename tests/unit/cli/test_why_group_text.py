@@ -54,7 +54,7 @@ def test_kinds_are_taken_as_kubectl_takes_them(what: str, found: tuple[str, str,
 def test_a_plan_tells_members_price_terms_and_other_domains() -> None:
     text = "\n".join(said(record()))
 
-    assert "for PodGroup shop/train (priority 1000): no order came of it" in text
+    assert "for group shop/train (priority 1000): no order came of it" in text
     assert "members: 2 of 3 that wait, on 1 node within topology.kubernetes.io/zone=a" in text
     assert "price: 1 victim of priority 5 at most" in text
     assert "terms, the first counts most: budgets, victims" in text

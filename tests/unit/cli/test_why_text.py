@@ -157,8 +157,8 @@ def test_an_order_for_a_group_is_told_as_one_for_the_group() -> None:
     first, *_ = of_order(story)
     told = "\n".join(preempted(story, order.victims[0]))
 
-    assert first.endswith("room for group shop/train-7 (2 members), priority 1000, on 2 nodes")
-    assert "  for:   group shop/train-7 (2 members), priority 1000" in told
+    assert first.endswith("room for group shop/train-7 (2 members, priority 1000) on 2 nodes")
+    assert "  for:   group shop/train-7 (2 members, priority 1000)" in told
 
 
 def test_of_many_victims_the_first_of_each_end_are_named_and_the_others_counted() -> None:

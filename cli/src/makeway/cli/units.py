@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Protocol, TypeVar
 
 from makeway.bus.comparison import Choice, Comparison
-from makeway.bus.decisions import RankedCandidate
+from makeway.bus.decisions import DecisionRecord, RankedCandidate
 from makeway.bus.messages import Awaited, EvictionOrder, Victim
 from makeway.core.comparison import LEAST_LOST_WORK
 from makeway.core.config.duration import as_text
@@ -64,11 +64,15 @@ def unit_text(unit: str, pods: Sequence[_Going]) -> str:
     return f"{group} {name}: {counted(len(pods), 'pod')} on {counted(nodes, 'node')}"
 
 
-def group_text(order: EvictionOrder) -> str:
-    """Name the group that an order makes room for: `group shop/train-7 (8 members)`."""
-    group = order.group
-    name = f"{group.namespace}/{group.name}" if group is not None else "?"
-    return f"group {name} ({counted(len(order.members), 'member')})"
+def who_text(about: EvictionOrder | DecisionRecord) -> str:
+    """Name whom room is made for: `shop/web-1 (priority 5)`, a group, or the queue of a lowered quota."""
+    pod = about.room_for
+    if pod is None:
+        return f"queue {about.queue}"
+    if about.kind != "group":
+        return f"{pod.namespace}/{pod.name} (priority {pod.priority})"
+    members = f"{counted(len(about.members), 'member')}, " if isinstance(about, EvictionOrder) else ""
+    return f"group {pod.namespace}/{pod.name} ({members}priority {pod.priority})"
 
 
 def compared_text(comparison: Comparison) -> str:
@@ -94,12 +98,6 @@ def names_of(victims: Iterable[Victim]) -> list[str]:
 def with_priorities(victims: Iterable[Victim]) -> str:
     """Name victims with their priorities, each unit as one."""
     return ", ".join(f"{names_of(pods)[0]} ({pods[0].priority})" for _, pods in in_units(victims))
-
-
-def ruled_lines(victims: Iterable[Victim]) -> Iterator[str]:
-    """Name victims, a line each, with the rule by which they are removable; each unit as one."""
-    for _, pods in in_units(victims):
-        yield f"  - {names_of(pods)[0]} (priority {pods[0].priority}): {pods[0].rule}"
 
 
 def closed_text(victim: Victim) -> str:

@@ -20,7 +20,7 @@ from makeway.cli.errors import NEGATIVE, fail
 from makeway.cli.history.streams import must_exist
 from makeway.cli.offline.finding import decision_by_id, decision_named, order_named, recording
 from makeway.cli.output import OutputOption, Printer
-from makeway.cli.units import names_of
+from makeway.cli.units import names_of, who_text
 from makeway.core.k8s.times import api_time
 from makeway.core.text import counted
 from makeway.planner.offline.replaying import Difference, Replay, differences
@@ -191,13 +191,8 @@ def _plain(difference: Difference) -> dict[str, Any]:
 
 def _lines(answer: ReplayResult) -> list[str]:
     record = answer.recorded
-    who = f"queue {record.queue}"
-    if record.preemptor is not None:
-        who = f"{record.preemptor.namespace}/{record.preemptor.name}"
-    at = api_time(record.at)
-    if record.group is not None:
-        who = f"PodGroup {record.group.namespace}/{record.group.name}"
-    lines = [f"{record.decision_id} of {at}, for {who}, snapshot {record.snapshot_revision}"]
+    of = f"{record.decision_id} of {api_time(record.at)}"
+    lines = [f"{of}, for {who_text(record)}, snapshot {record.snapshot_revision}"]
     if not answer.same:
         lines.append(f"something else comes out, in {len(answer.differences)} fields:")
         lines += [
@@ -206,19 +201,16 @@ def _lines(answer: ReplayResult) -> list[str]:
         ]
         return lines
     lines.append("the same comes out again:")
+    victims = f"victims: {', '.join(names_of(record.victims)) or 'none'}"
     if record.quota is not None:
-        victims = ", ".join(names_of(record.victims))
-        lines.append(f"  {record.quota.result}; victims: {victims or 'none'}")
-    elif record.group_plan is not None and record.diagnosis is None:
-        victims = ", ".join(names_of(record.victims))
-        nodes = len({one.node for one in record.group_plan.placements})
-        lines.append(f"  on {counted(nodes, 'node')}; victims: {victims or 'no other pod'}")
+        lines.append(f"  {record.quota.result}; {victims}")
     elif record.diagnosis is not None:
         lines.append(f"  {record.diagnosis.reason}: {record.diagnosis.message}")
+    elif record.group_plan is not None:
+        nodes = len({one.node for one in record.group_plan.placements})
+        lines.append(f"  on {counted(nodes, 'node')}; {victims}")
     elif record.nominated_node:
-        victims = ", ".join(names_of(record.victims))
-        best = f"{record.nominated_node}, best of {record.candidates_total}"
-        lines.append(f"  {best}; victims: {victims or 'no other pod'}")
+        lines.append(f"  {record.nominated_node}, best of {record.candidates_total}; {victims}")
     else:
         lines.append(f"  {record.unmodelled_total} nodes that only the scheduler's filters can judge")
     return lines

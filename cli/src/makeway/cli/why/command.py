@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Final
 
 import msgspec
@@ -131,58 +132,46 @@ async def _of_object(
 
 
 def _lines(answer: Explanation) -> list[str]:
-    if answer.state == "group":
-        return _of_group(answer)
     if answer.state == "order":
         return list(why_text.of_order(answer.made_room[0]))
     if answer.state == "decision" and answer.last_decision is not None:
         return list(why_text.of_decision(answer.last_decision, answer.story))
+    subject = Subject(answer.namespace, answer.name, group=answer.state == "group")
     lines: list[str] = []
     for taken in answer.taken_by:
-        for victim in taken.victims:
-            if victim.uid == answer.uid or (victim.namespace, victim.name) == (answer.namespace, answer.name):
-                lines += why_text.preempted(taken, victim)
+        victims = list(filter(subject.takes, taken.victims))
+        if subject.group:
+            lines += why_text.group_preempted(taken, victims)
+        for victim in () if subject.group else victims:
+            lines += why_text.preempted(taken, victim)
     for other in answer.preempted_by_others:
-        for victim in other.default_preemption.victims if other.default_preemption else ():
-            if victim.uid == answer.uid or (victim.namespace, victim.name) == (answer.namespace, answer.name):
-                lines += why_text.preempted_by_another(other, victim)
-    story = answer.story
-    if answer.pending is not None:
-        lines += why_text.waiting(answer, answer.pending)
+        theirs = other.default_preemption
+        for victim in filter(subject.takes, theirs.victims if theirs else ()):
+            lines += why_text.preempted_by_another(other, victim)
+    lines += _state(answer)
+    for other in answer.served_by_others[-1:]:
+        lines += why_text.served_by_another(other)
+    return lines
+
+
+def _state(answer: Explanation) -> Iterator[str]:
+    """Say why a pod is pending, whether room was made for it, or what was last decided for a group."""
+    name, story = f"{answer.namespace}/{answer.name}", answer.story
+    if answer.state == "group":
+        if story is not None:
+            yield from why_text.of_order(story)
+        last, told = answer.last_decision, story.order if story is not None else None
+        if last is not None and (told is None or last.decision_id != told.decision_id):
+            yield from why_text.of_decision(last, None)
+    elif answer.pending is not None:
+        yield from why_text.waiting(answer, answer.pending)
     elif answer.state == "pending":
-        lines.append(
-            f"{answer.namespace}/{answer.name} is pending: {answer.condition or 'it is not said why'}"
-        )
-        lines += why_text.held_order(answer.waits_for)
+        yield f"{name} is pending: {answer.condition or 'it is not said why'}"
+        yield from why_text.held_order(answer.waits_for)
+    elif answer.state == "placed" and story is not None:
+        yield f"{name} has a node; room was made for it"
+        yield from why_text.of_order(story)
+    elif answer.state == "placed" and answer.served_by_others:
+        yield f"{name} has a node; room was made for it, not by makeway"
     elif answer.state == "placed":
-        if story is not None:
-            told = "room was made for it"
-        elif answer.served_by_others:
-            told = "room was made for it, not by makeway"
-        else:
-            told = "no order concerns it, and no preemption by others"
-        lines.append(f"{answer.namespace}/{answer.name} has a node; {told}")
-        if story is not None:
-            lines += why_text.of_order(story)
-    for other in answer.served_by_others[-1:]:
-        lines += why_text.served_by_another(other)
-    return lines
-
-
-def _of_group(answer: Explanation) -> list[str]:
-    """Say whom a group went for, what became of the last order for it, and what was decided since."""
-    lines: list[str] = []
-    for taken in answer.taken_by:
-        subject = Subject(answer.namespace, answer.name, group=True)
-        lines += why_text.group_preempted(taken, list(filter(subject.takes, taken.victims)))
-    story = answer.story
-    if story is not None:
-        lines += why_text.of_order(story)
-    last = answer.last_decision
-    if last is not None and (
-        story is None or story.order is None or last.decision_id != story.order.decision_id
-    ):
-        lines += why_text.of_decision(last, None)
-    for other in answer.served_by_others[-1:]:
-        lines += why_text.served_by_another(other)
-    return lines
+        yield f"{name} has a node; no order concerns it, and no preemption by others"

@@ -7,42 +7,17 @@ from datetime import timedelta
 
 from makeway.bus.decisions import DecisionRecord, GroupDecision
 from makeway.bus.plan import GroupPrice, TopologyDomain
-from makeway.cli.units import awaited_lines, closed_text, in_units, names_of
+from makeway.cli.units import awaited_lines
 from makeway.core.config.duration import as_text
-from makeway.core.k8s.times import api_time
 from makeway.core.text import counted
 
 _SHOWN = 5
-"""Victims and domains that are shown."""
-
-
-def of_group(record: DecisionRecord) -> Iterator[str]:
-    """Say what was decided for a group, and that no order came of it."""
-    group = record.group
-    if group is None:
-        return
-    who = f"PodGroup {group.namespace}/{group.name} (priority {group.priority})"
-    said = "refused" if record.status == "refused" else "no order came of it"
-    if record.mode == "observe":
-        said = "mode observe: it was not to be carried out"
-    yield f"decision {record.decision_id} of {api_time(record.at)}: for {who}: {said}"
-    if record.diagnosis is not None:
-        yield f"  {record.diagnosis.reason}: {record.diagnosis.message}"
-        if record.diagnosis.retry_at is not None:
-            yield f"  planned again {api_time(record.diagnosis.retry_at)}"
-    units = list(in_units(record.victims))
-    for _, pods in units[:_SHOWN]:
-        on = f"{names_of(pods)[0]} on {pods[0].node} (priority {pods[0].priority})"
-        yield f"  - {on}: {pods[0].rule}{closed_text(pods[0])}"
-    if len(units) > _SHOWN:
-        yield f"  and {len(units) - _SHOWN} more"
-    if record.group_plan is not None:
-        yield from awaited_lines(record.group_plan.awaited)
-        yield from decided(record, record.group_plan)
+"""Nodes and domains that are shown."""
 
 
 def decided(record: DecisionRecord, plan: GroupDecision) -> Iterator[str]:
     """Say where members go, what that costs by which terms, and what other domains would have cost."""
+    yield from awaited_lines(plan.awaited)
     if record.status != "refused":
         nodes = {one.node for one in plan.placements}
         placed = sum(one.count for one in plan.placements)

@@ -15,17 +15,15 @@ from makeway.cli.units import (
     closed_text,
     compared_text,
     decided_text,
-    group_text,
     in_units,
     names_of,
     place_text,
-    ruled_lines,
     unit_text,
+    who_text,
     with_priorities,
 )
 from makeway.cli.why.explanation import Explanation
 from makeway.cli.why.group_text import decided as group_decided
-from makeway.cli.why.group_text import of_group as group_text_of
 from makeway.core.k8s.objects import PodCondition
 from makeway.core.k8s.times import api_time
 from makeway.core.queues.amounts import texts_of
@@ -60,7 +58,7 @@ def preempted(story: Story, victim: Victim) -> Iterator[str]:
         yield f"  goes:  with {unit_text(victim.unit, together)}, whole or not at all"
     if victim.closes is not None:
         yield f"  goes:  {victim.closes.text}"
-    yield from _chosen_with(order, victim)
+    yield from _chosen_with(order.victims, victim)
     yield from decided(story.decision, order.decision_id)
 
 
@@ -73,26 +71,26 @@ def group_preempted(story: Story, pods: Sequence[Victim]) -> Iterator[str]:
     became = ", ".join(f"{counted(count, 'pod')} {result}" for result, count in results.items())
     yield f"{unit_text(pods[0].unit, pods)}, chosen by order {order.order_id}: {became}"
     yield from _chosen_for(order, pods[0])
-    yield from _chosen_with(order, pods[0])
+    yield from _chosen_with(order.victims, pods[0])
     yield from decided(story.decision, order.decision_id)
 
 
 def _chosen_for(order: EvictionOrder, victim: Victim) -> Iterator[str]:
-    if order.group is not None and order.kind == "group":
-        yield f"  for:   {group_text(order)}, priority {order.group.priority}"
-    elif order.preemptor is not None:
-        preemptor = order.preemptor
-        yield f"  for:   {preemptor.namespace}/{preemptor.name} (priority {preemptor.priority})"
-    else:
-        yield f"  for:   queue {order.queue}, whose maximum was lowered"
-    violating = "; it violates a PDB" if victim.pdb_violating else ""
-    yield f"  rule:  {victim.rule} (its priority is {victim.priority}){violating}"
+    lowered = ", whose maximum was lowered" if order.kind == "quota" else ""
+    yield f"  for:   {who_text(order)}{lowered}"
+    yield _rule(victim)
 
 
-def _chosen_with(order: EvictionOrder, victim: Victim) -> Iterator[str]:
-    others = [
-        one for one in order.victims if one.uid != victim.uid and (one.unit != victim.unit or not one.unit)
-    ]
+def _rule(victim: Victim) -> str:
+    return f"  rule:  {victim.rule} (its priority is {victim.priority}){_violating(victim)}"
+
+
+def _violating(victim: Victim) -> str:
+    return "; it violates a PDB" if victim.pdb_violating else ""
+
+
+def _chosen_with(victims: Sequence[Victim], victim: Victim) -> Iterator[str]:
+    others = [one for one in victims if one.uid != victim.uid and (one.unit != victim.unit or not one.unit)]
     if others:
         yield f"  with:  {_some(others)}"
 
@@ -108,12 +106,9 @@ def preempted_by_another(comparison: Comparison, victim: Victim) -> Iterator[str
         "; another pod preempted there at the same time, so it may be that one" if comparison.shared else ""
     )
     yield f"  for:   {compared_text(comparison)} (priority {preemptor.priority}){shared}"
-    violating = "; it violates a PDB" if victim.pdb_violating else ""
-    yield f"  rule:  {victim.rule} (its priority is {victim.priority}){violating}"
+    yield _rule(victim)
     theirs = comparison.default_preemption
-    others = [one for one in theirs.victims if one.uid != victim.uid] if theirs else []
-    if others:
-        yield f"  with:  {_some(others)}"
+    yield from _chosen_with(theirs.victims if theirs else (), victim)
     yield from _instead(comparison)
 
 
@@ -129,11 +124,8 @@ def served_by_another(comparison: Comparison) -> Iterator[str]:
     victims = theirs.victims if theirs else ()
     shown = victims[:_SHOWN] if comparison.group else victims
     for victim in shown:
-        violating = "; it violates a PDB" if victim.pdb_violating else ""
-        yield (
-            f"  - {victim.namespace}/{victim.name} (priority {victim.priority}): "
-            f"{victim.rule}{violating}{shared}"
-        )
+        name = f"{victim.namespace}/{victim.name} (priority {victim.priority})"
+        yield f"  - {name}: {victim.rule}{_violating(victim)}{shared}"
     if len(victims) > len(shown):
         yield f"  and {counted(len(victims) - len(shown), 'victim')} more"
     yield from _instead(comparison)
@@ -157,16 +149,11 @@ def of_order(story: Story) -> Iterator[str]:
     order = story.order
     if order is None:
         return
-    who = f"queue {order.queue}"
-    if order.group is not None and order.kind == "group":
-        who = f"{group_text(order)}, priority {order.group.priority},"
-    elif order.preemptor is not None:
-        who = f"{order.preemptor.namespace}/{order.preemptor.name} (priority {order.preemptor.priority})"
     where = f" on {order.node}" if order.node else ""
     if order.members:
         where = f" on {counted(len({member.node for member in order.members}), 'node')}"
     purpose = "lowered quota of" if order.kind == "quota" else "room for"
-    yield f"order {order.order_id} of {api_time(order.created_at)}: {purpose} {who}{where}"
+    yield f"order {order.order_id} of {api_time(order.created_at)}: {purpose} {who_text(order)}{where}"
     for unit, pods in in_units(order.victims):
         if unit:
             yield f"  evicts {unit_text(unit, pods)}"
@@ -202,25 +189,29 @@ def of_decision(record: DecisionRecord, story: Story | None) -> Iterator[str]:
     if story is not None:
         yield from of_order(story)
         return
-    if record.group is not None:
-        yield from group_text_of(record)
-        return
-    who = f"queue {record.queue}"
-    if record.preemptor is not None:
-        who = f"{record.preemptor.namespace}/{record.preemptor.name} (priority {record.preemptor.priority})"
     said = "refused" if record.status == "refused" else "no order came of it"
     if record.candidates and not record.victims:
         said = f"no running pod is evicted for room on {record.nominated_node}"
     if record.mode == "observe":
         said = "mode observe: it was not to be carried out"
-    yield f"decision {record.decision_id} of {api_time(record.at)}: for {who}: {said}"
+    yield f"decision {record.decision_id} of {api_time(record.at)}: for {who_text(record)}: {said}"
     if record.diagnosis is not None:
         yield f"  {record.diagnosis.reason}: {record.diagnosis.message}"
         if record.diagnosis.node_reasons:
             yield f"  nodes: {by_number(record.diagnosis.node_reasons)}"
-        return
-    yield from ruled_lines(record.victims)
-    yield from decided(record, record.decision_id)
+        if record.diagnosis.retry_at is not None:
+            yield f"  planned again {api_time(record.diagnosis.retry_at)}"
+    units = in_units(record.victims)
+    for _, pods in units[:_VICTIMS]:
+        on = f" on {pods[0].node}" if record.group_plan is not None else ""
+        name = f"{names_of(pods)[0]}{on} (priority {pods[0].priority})"
+        yield f"  - {name}: {pods[0].rule}{closed_text(pods[0])}"
+    if len(units) > _VICTIMS:
+        yield f"  and {len(units) - _VICTIMS} more"
+    if record.group_plan is not None:
+        yield from group_decided(record, record.group_plan)
+    elif record.diagnosis is None:
+        yield from decided(record, record.decision_id)
 
 
 def decided(record: DecisionRecord | None, decision_id: str) -> Iterator[str]:
