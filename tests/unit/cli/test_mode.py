@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from makeway.bus.component_status import ComponentStatus
+from makeway.cli.connect.configmaps import manager_of
 from makeway.cli.mode.components import confirmation, in_order, row, silent, without
-from makeway.cli.mode.config import manager_of
 from makeway.dev.samples import MESSAGES
 from unit.cli.test_connect import api_server, kubeconfig, makeway
 

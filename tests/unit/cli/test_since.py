@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from makeway.cli.history.since import parse_since
+from makeway.cli.shared_options import parse_since
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 

@@ -11,8 +11,7 @@ from makeway.cli.history import comparisons
 from makeway.cli.history.story import Story, preempted_row
 from makeway.cli.why import text as why_text
 from makeway.cli.why.command import _lines, _object
-from makeway.cli.why.explanation import Explanation
-from makeway.cli.why.story import Subject
+from makeway.cli.why.explanation import Explanation, Subject
 from makeway.dev.samples import MESSAGES
 from narrowing import as_a, there
 

@@ -28,8 +28,7 @@ import typer.core
 import typer.main
 
 from makeway.cli import examples
-from makeway.cli.errors import fail
-from makeway.cli.extras import needed
+from makeway.cli.errors import fail, needed
 
 _PLUGIN = "kubectl-makeway"
 _PROGRAM = {True: "kubectl makeway", False: "makeway"}

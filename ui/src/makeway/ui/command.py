@@ -11,10 +11,9 @@ from typing import Annotated
 import typer
 
 from makeway.cli.connect.session import Installation, connected
-from makeway.cli.errors import fail
-from makeway.cli.extras import needed
-from makeway.cli.history.since import SinceOption, since_given
+from makeway.cli.errors import fail, needed
 from makeway.cli.history.streams import must_exist
+from makeway.cli.shared_options import SinceOption, since_given
 from makeway.runtime.settings import ConfigSettings
 
 app = typer.Typer(add_completion=False)

@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from makeway.cli.errors import fail
-from makeway.cli.extras import needed
-from makeway.cli.history.since import SinceOption
+from makeway.cli.errors import fail, needed
 from makeway.cli.services.service import service
+from makeway.cli.shared_options import SinceOption
 from makeway.runtime.settings import ServiceSettings
 
 app = typer.Typer(add_completion=False)

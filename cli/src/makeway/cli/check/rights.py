@@ -16,8 +16,7 @@ import msgspec
 
 from makeway.cli.check.place import KUBE_SCHEDULER, CheckedCluster
 from makeway.cli.check.result import CheckResult
-from makeway.cli.connect.objects import asked_of_each
-from makeway.cli.connect.rights import may
+from makeway.cli.connect.objects import asked_of_each, may
 from makeway.core.policy.brake import CONFIGMAP
 from makeway.core.policy.breaker import CONFIGMAP as BREAKER
 from makeway.runtime.kube import Api, ApiError, read_object

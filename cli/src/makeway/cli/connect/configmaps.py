@@ -15,6 +15,17 @@ from makeway.runtime.kube import APPLY, MERGE_PATCH, Api, ApiError, read_object
 _TRIES: Final = 5
 
 
+_MANAGERS: Final[Mapping[str, str]] = {
+    "makeway.dev/managed-by": "",
+    "argocd.argoproj.io/tracking-id": "Argo CD",
+    "argocd.argoproj.io/instance": "Argo CD",
+    "kustomize.toolkit.fluxcd.io/name": "Flux",
+    "helm.toolkit.fluxcd.io/name": "Flux",
+    "config.k8s.io/owning-inventory": "a GitOps inventory",
+}
+"""Labels and annotations of what would put its own text back, and its name."""
+
+
 class _Written(msgspec.Struct):
     time: str = ""
 
@@ -116,3 +127,15 @@ async def _write(api: Api, namespace: str, name: str, before: StoredMap, data: M
             if error.status == HTTPStatus.NOT_FOUND:
                 raise ValueError(f"there is no namespace {namespace}; give --makeway-namespace") from error
             raise
+
+
+def manager_of(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
+    """Return who would put its own text back; empty where none would. Pure.
+
+    Helm does not: the chart takes over what it finds, unless it is told to manage the policy.
+    """
+    for key, name in _MANAGERS.items():
+        found = annotations.get(key) or labels.get(key)
+        if found:
+            return name or found
+    return ""

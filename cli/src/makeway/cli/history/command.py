@@ -20,10 +20,10 @@ from makeway.cli.history import unreadable as kept_aside
 from makeway.cli.history.comparisons import Summary, summed
 from makeway.cli.history.following import follow as follow_entries
 from makeway.cli.history.rows import History, Wanted
-from makeway.cli.history.since import since_given
 from makeway.cli.history.story import Message, Row
 from makeway.cli.history.streams import everything, must_exist
 from makeway.cli.output import Printer, TableOutputOption
+from makeway.cli.shared_options import since_given
 from makeway.core.k8s.times import api_time
 
 app = typer.Typer(add_completion=False)

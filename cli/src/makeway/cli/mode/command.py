@@ -13,16 +13,14 @@ import typer
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError
 from makeway.cli.check.presence import must_be_installed
-from makeway.cli.connect.configmaps import StoredMap, change_map, read_map
+from makeway.cli.connect.configmaps import StoredMap, change_map, manager_of, read_map
 from makeway.cli.connect.form import Form, installed_form
 from makeway.cli.connect.objects import Bare, listed
 from makeway.cli.connect.session import Installation, complete_namespaces, connected
 from makeway.cli.errors import NEGATIVE, UNREACHABLE, confirm
 from makeway.cli.mode.begin import begins, what_would_begin
-from makeway.cli.mode.brake import holds_for, released, set_for
-from makeway.cli.mode.brake_config import set_brake, stored_brake, whoami
+from makeway.cli.mode.brake import holds_for, released, set_brake, set_for, stored_brake, whoami
 from makeway.cli.mode.components import COLUMNS, Confirmation, confirmation, in_order, row, silent, without
-from makeway.cli.mode.config import CONFIGMAP, manager_of
 from makeway.cli.mode.report import StoredState, lines, report_of
 from makeway.cli.output import Printer, TableOutputOption
 from makeway.cli.shared_options import seconds_given
@@ -32,6 +30,7 @@ from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import KEY, Policy, parse_policy
 from makeway.core.policy.edit import NEW_POLICY, set_mode
 from makeway.core.policy.mode import Mode
+from makeway.runtime.config_kinds import POLICY
 from makeway.runtime.kube import Api, ApiError, ApiUnavailable, read_object
 
 app = typer.Typer(add_completion=False)
@@ -213,9 +212,9 @@ async def _policy(api: Api, installation: Installation, asked: _Asked, printer: 
             f"{brake.describe()}: nothing was changed. `makeway mode{for_one} --release` releases it; with "
             f"`makeway mode {asked.wanted}{for_one} --release` the policy is changed first"
         )
-    now = await read_map(api, at, CONFIGMAP)
-    before = parse_policy(now.data[KEY], f"{CONFIGMAP}/{KEY}") if KEY in now.data else Policy()
-    after = parse_policy(_edited(now, asked), f"{CONFIGMAP}/{KEY}")
+    now = await read_map(api, at, POLICY.configmap)
+    before = parse_policy(now.data[KEY], f"{POLICY.configmap}/{KEY}") if KEY in now.data else Policy()
+    after = parse_policy(_edited(now, asked), f"{POLICY.configmap}/{KEY}")
     if begins(before, after, namespace):
         if not (await installed_form(api, at)).evicts:
             raise ValueError(
@@ -227,11 +226,11 @@ async def _policy(api: Api, installation: Installation, asked: _Asked, printer: 
                 typer.echo(line, err=True)
             confirm("Begin to evict pods?", "this begins to evict pods")
     changed = await change_map(
-        api, at, CONFIGMAP, lambda stored: {**stored.data, KEY: _edited(stored, asked)}
+        api, at, POLICY.configmap, lambda stored: {**stored.data, KEY: _edited(stored, asked)}
     )
     for_whom = f" for namespace {namespace}" if namespace else ""
     said = "now says" if changed else "says already"
-    _tell(printer, f"ConfigMap {at}/{CONFIGMAP} {said} {asked.wanted}{for_whom}")
+    _tell(printer, f"ConfigMap {at}/{POLICY.configmap} {said} {asked.wanted}{for_whom}")
     return changed
 
 
@@ -250,13 +249,13 @@ async def _must_exist(api: Api, namespace: str) -> None:
 def _edited(before: StoredMap, asked: _Asked) -> str:
     """What the policy's text becomes. Raises ValueError where it may not be written."""
     if before.immutable:
-        raise ValueError(f"ConfigMap {CONFIGMAP} is immutable: change the mode where it is made")
+        raise ValueError(f"ConfigMap {POLICY.configmap} is immutable: change the mode where it is made")
     if before.version and KEY not in before.data:
         keys = ", ".join(sorted(before.data)) or "none"
-        raise ValueError(f"ConfigMap {CONFIGMAP} has no key {KEY}; it has {keys}")
+        raise ValueError(f"ConfigMap {POLICY.configmap} has no key {KEY}; it has {keys}")
     if (manager := manager_of(before.labels, before.annotations)) and not asked.force:
         raise ValueError(
-            f"ConfigMap {CONFIGMAP} is managed by {manager}, which would put its own text back: "
+            f"ConfigMap {POLICY.configmap} is managed by {manager}, which would put its own text back: "
             "change the mode there, or give --force to write it all the same; "
             "`makeway mode off` needs neither"
         )
@@ -277,7 +276,7 @@ async def _as_stored(api: Api, namespace: str) -> StoredState:
     """Read policy and brake as stored now; a policy that is refused, or not ours to read, is told."""
     brake: Brake = await stored_brake(api, namespace)
     try:
-        policy = await read_map(api, namespace, CONFIGMAP)
+        policy = await read_map(api, namespace, POLICY.configmap)
     except ApiError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise

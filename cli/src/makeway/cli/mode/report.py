@@ -11,13 +11,13 @@ import msgspec
 from makeway.cli.connect.configmaps import StoredMap
 from makeway.cli.mode.brake import holds_for
 from makeway.cli.mode.components import Confirmation
-from makeway.cli.mode.config import CONFIGMAP
 from makeway.core.config.document import ConfigError
 from makeway.core.policy.brake import CONFIGMAP as BRAKE
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import KEY, Policy, parse_policy
 from makeway.core.policy.mode import Mode
 from makeway.runtime.config import revision_of
+from makeway.runtime.config_kinds import POLICY
 
 By = Literal["brake", "policy", "default"]
 
@@ -47,7 +47,7 @@ class StoredState:
             return cls(brake, None, "", stored.since, (f"it has no key {KEY}; it has {keys}",))
         revision = revision_of(text)
         try:
-            policy = parse_policy(text, f"{CONFIGMAP}/{KEY}")
+            policy = parse_policy(text, f"{POLICY.configmap}/{KEY}")
         except ConfigError as error:
             problems = tuple(problem.describe(error.source) for problem in error.problems)
             return cls(brake, None, revision, stored.since, problems)
@@ -170,7 +170,7 @@ def lines(report: ModeReport, makeway_namespace: str) -> Iterator[str]:
         yield f"{' '.join(parts)}{reason}  (ConfigMap {makeway_namespace}/{BRAKE})"
         if brake.trouble:
             yield f"  {brake.trouble}"
-    where = f"ConfigMap {makeway_namespace}/{CONFIGMAP}"
+    where = f"ConfigMap {makeway_namespace}/{POLICY.configmap}"
     if report.policy_unread:
         yield f"policy: not known: {report.policy_unread}  ({where})"
     elif report.policy_problems:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from makeway.cli.connect.rights import may_pods
+from makeway.cli.connect.objects import may_pods
 from makeway.planner.offline.manifests import Manifest, NewPod
 from makeway.runtime.kube import Api, ApiError
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,10 +13,10 @@ import typer
 
 from makeway.bus.reasons import reason_of
 from makeway.cli.output import OutputOption, Printer
-from makeway.cli.policy.explain import explained
 from makeway.cli.policy.lint import Finding, lint
 from makeway.core.config.document import ConfigError, Problem
-from makeway.core.policy.document import parse_policy
+from makeway.core.policy.document import Policy, parse_policy
+from makeway.core.policy.preemption import LabelExpression, PartySelector, PreemptionRule
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
@@ -71,6 +73,44 @@ def explain_file(
         raise typer.Exit(1) from error
     for line in explained(policy):
         printer.line(line)
+
+
+def explained(policy: Policy) -> Iterator[str]:
+    """Return a line for each rule, and what holds where none matches."""
+    table = policy.preemption.table
+    for number, rule in enumerate(table, 1):
+        yield (
+            f"{number}. {rule.name}: {_action(rule)}; "
+            f"preemptors: {_side(rule.preemptors)}; victims: {_side(rule.victims)}"
+        )
+    rest = "no rule keeps the victim" if table else "the policy has no rules of who may preempt whom"
+    yield f"{'else' if table else 'always'}: {rest}; priorities, protection, budgets and the like hold anyway"
+
+
+def _action(rule: PreemptionRule) -> str:
+    if rule.minimum_run_time:
+        seconds = rule.minimum_run_time / timedelta(seconds=1)
+        return f"allow once the victim has run {seconds:g} s, until then deny"
+    return rule.action
+
+
+def _side(side: PartySelector) -> str:
+    parts = [
+        *(f"namespace label {_condition(one)}" for one in side.namespace_selector.expressions),
+        *(f"label {_condition(one)}" for one in side.label_selector.expressions),
+        *([f"class {' or '.join(side.priority_classes)}"] if side.priority_classes else []),
+        *([f"queue {' or '.join(side.queues)}"] if side.queues else []),
+    ]
+    return ", ".join(parts) or "all"
+
+
+def _condition(one: LabelExpression) -> str:
+    match one.operator:
+        case "Exists":
+            return one.key
+        case "DoesNotExist":
+            return f"!{one.key}"
+    return f"{one.key} {'in' if one.operator == 'In' else 'notin'} ({', '.join(one.values)})"
 
 
 def _file(name: str) -> list[Finding]:

@@ -11,8 +11,7 @@ import typer
 
 from makeway.bus.errors import BusError
 from makeway.bus.exporting import exporting
-from makeway.cli.errors import fail
-from makeway.cli.extras import needed
+from makeway.cli.errors import fail, needed
 from makeway.cli.shared_options import parameters, taken, with_options
 from makeway.runtime import logs
 from makeway.runtime.kube import ApiError, ApiUnavailable, ConfigurationError

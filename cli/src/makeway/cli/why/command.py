@@ -10,7 +10,7 @@ import typer
 
 from makeway.bus.client import Bus
 from makeway.cli.connect import completion
-from makeway.cli.connect.rights import may_pods
+from makeway.cli.connect.objects import may_pods
 from makeway.cli.connect.session import Installation, MayNotRead, NamespaceOption, connected
 from makeway.cli.errors import UNREACHABLE, fail
 from makeway.cli.history.streams import must_exist
@@ -20,13 +20,13 @@ from makeway.cli.why import text as why_text
 from makeway.cli.why.explanation import (
     Explanation,
     NotKept,
+    Subject,
     of_decision,
     of_group,
     of_order,
     of_pod,
 )
 from makeway.cli.why.redaction import Redaction
-from makeway.cli.why.story import Subject
 from makeway.runtime.kube import Api
 from makeway.runtime.settings import ConfigSettings
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from makeway.cli.connect.rights import may
+from makeway.cli.connect.objects import may
 from makeway.core.recent import Recent
 from makeway.runtime.kube import Api, ApiError, ApiUnavailable
 

@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY
 
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError
-from makeway.cli.history.since import parse_since
+from makeway.cli.shared_options import parse_since
 from makeway.runtime import http
 from makeway.runtime.kube import Api
 from makeway.runtime.process import run_until_signalled
