@@ -12,7 +12,7 @@ from makeway.core.k8s.times import api_time
 from makeway.core.policy.document import Policy, parse_policy
 from makeway.core.policy.external import ANNOTATION, EXTERNAL
 from makeway.core.policy.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
-from makeway.core.policy.toleration_record import entry_of
+from makeway.core.policy.toleration_record import CONFIGMAP, entry_of
 from makeway.core.queues.parsing import parse_queues
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline import configuring
@@ -37,7 +37,7 @@ def world(case: Case) -> World:
     configuring.enforce(found, policy_text(case), "policy")
     if case.queues:
         configuring.adopt(found, queues_text(case), "queues")
-    configuring.take_tolerations(found, record(case), "record")
+    configuring.take(found, {CONFIGMAP: record(case)}, "makeway-system")
     return found
 
 

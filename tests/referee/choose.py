@@ -64,7 +64,7 @@ def read(directory: Path) -> tuple[dict[str, tuple[bytes, ...]], list[Found], Co
                         continue
                     answer = answered(replay, decided)
                     if different := differences(record, answer.record):
-                        other[different[0].path] += 1
+                        other[different[0].field] += 1
                         continue
                     found.append(Found(name, number, answer, orders.get(decided.decision_id)))
             except RecordingError as error:

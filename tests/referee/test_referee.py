@@ -35,7 +35,7 @@ def test_every_request_is_answered_as_it_was() -> None:
             seen.add(decided.decision_id)
             found = answered(replay, decided)
             different = [
-                (one.path, one.recorded, one.replayed) for one in differences(expected.record, found.record)
+                (one.field, one.recorded, one.replayed) for one in differences(expected.record, found.record)
             ]
             if different or found.reply != expected.reply:
                 wrong[decided.decision_id] = different or [("reply", expected.reply, found.reply)]

@@ -343,7 +343,7 @@ def test_a_difference_names_its_field_and_both_values() -> None:
 
     (found,) = differences(record, other)
 
-    assert (found.path, found.recorded, found.replayed) == ("nominatedNode", "n1", "n2")
+    assert (found.field, found.recorded, found.replayed) == ("nominatedNode", "n1", "n2")
 
 
 def test_a_recording_whose_beginning_or_middle_is_gone_is_not_replayed() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -27,11 +26,6 @@ _DELETE_POLICY: Final = "makeway-evictor-delete"
 _GROUP: Final = "/apis/admissionregistration.k8s.io/v1"
 
 
-class _Version(msgspec.Struct, rename="camel"):
-    git_version: str = ""
-    minor: str = ""
-
-
 class _Pod(msgspec.Struct):
     metadata: Metadata
     status: PodStatus = PodStatus()
@@ -39,9 +33,9 @@ class _Pod(msgspec.Struct):
 
 async def server_version(api: Api) -> tuple[str, int]:
     """Return the API server's version, and its minor version as a number. Raises as `Api.request`."""
-    version = msgspec.json.decode(await api.request("GET", "/version"), type=_Version)
-    digits = "".join(character for character in version.minor if character.isdecimal())
-    return version.git_version, int(digits or 0)
+    version = msgspec.json.decode(await api.request("GET", "/version"))
+    digits = "".join(character for character in version["minor"] if character.isdecimal())
+    return version["gitVersion"], int(digits or 0)
 
 
 async def pods_results(at: CheckedCluster) -> list[CheckResult]:
@@ -155,7 +149,7 @@ async def admission_result(at: CheckedCluster) -> CheckResult:
         detail = "none: whoever has the evictor's token may delete any pod"
         return CheckResult(name, "warning", detail, f"{remedy}, on Kubernetes 1.30 or newer")
     binding = await read_object(at.api, f"{_GROUP}/validatingadmissionpolicybindings/{_DELETE_POLICY}")
-    if binding is None or "Deny" not in json.loads(binding)["spec"].get("validationActions", ()):
+    if binding is None or "Deny" not in msgspec.json.decode(binding)["spec"].get("validationActions", ()):
         return CheckResult(name, "wrong", f"{_DELETE_POLICY} is not bound with action Deny", remedy)
     if await read_object(at.api, f"/api/v1/namespaces/{at.namespace}/configmaps/{_ADMISSION}") is None:
         detail = f"ConfigMap {at.namespace}/{_ADMISSION} is missing: the API server refuses every delete"

@@ -26,24 +26,6 @@ _MANAGERS: Final[Mapping[str, str]] = {
 """Labels and annotations of what would put its own text back, and its name."""
 
 
-class _Written(msgspec.Struct):
-    time: str = ""
-
-
-class _Metadata(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    creation_timestamp: str = ""
-    managed_fields: list[_Written] | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-
-
-class _ConfigMap(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-    data: dict[str, str] | None = None
-    immutable: bool | None = None
-
-
 @dataclass(frozen=True)
 class StoredMap:
     """A ConfigMap as it is stored. version: empty where there is none. since: when it was last written."""
@@ -61,16 +43,16 @@ async def read_map(api: Api, namespace: str, name: str) -> StoredMap:
     body = await read_object(api, f"/api/v1/namespaces/{namespace}/configmaps/{name}")
     if body is None:
         return StoredMap()
-    stored = msgspec.json.decode(body, type=_ConfigMap)
-    meta = stored.metadata
-    written = [meta.creation_timestamp, *(one.time for one in meta.managed_fields or ())]
+    stored: dict[str, Any] = msgspec.json.decode(body)
+    meta = stored["metadata"]
+    written = [one.get("time", "") for one in meta.get("managedFields") or ()]
     return StoredMap(
-        stored.data or {},
-        meta.resource_version,
-        max(written),
-        meta.labels or {},
-        meta.annotations or {},
-        bool(stored.immutable),
+        stored.get("data") or {},
+        meta.get("resourceVersion", ""),
+        max((meta.get("creationTimestamp", ""), *written)),
+        meta.get("labels") or {},
+        meta.get("annotations") or {},
+        bool(stored.get("immutable")),
     )
 
 

@@ -19,6 +19,8 @@ ORDERED_WITHIN: Final = timedelta(seconds=30)
 
 NOT_CARRIED_OUT: Final = "notCarriedOut"
 
+_NOT_ORDERED: Final = "no order: its scheduler asked again, found other room, or its filters said no"
+
 Message = DecisionRecord | EvictionOrder | Outcome | Comparison
 """What stories are made of."""
 
@@ -132,17 +134,20 @@ class Row(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     preempted_by: str = ""
 
 
-def row_of(story: Story, last: datetime, now: datetime) -> Row:
-    """Return the row of a story. `last`: when its pod was last decided about."""
+def row_of(story: Story, now: datetime) -> Row:
+    """Return the row of a story; a plan that no order has come of in time is marked."""
     if story.by_others is not None:
         return preempted_row(story.by_others)
     decision, order, outcome = story.decision, story.order, story.outcome
     preemptor = story.room_for
     ordered = order if order is not None and order.void is None else None
-    row = Row(
+    result, reason = _result(story), _reason(story)
+    if result == "planned" and now - (story.at or now) >= ORDERED_WITHIN:
+        result, reason = NOT_CARRIED_OUT, reason or _NOT_ORDERED
+    return Row(
         at=story.at or now,
         kind=order.kind if order else decision.kind if decision else "pod",
-        result=_result(story),
+        result=result,
         namespace=preemptor.namespace if preemptor else "",
         name=preemptor.name if preemptor else "",
         uid=story.uid,
@@ -151,7 +156,7 @@ def row_of(story: Story, last: datetime, now: datetime) -> Row:
         node=(order.node if order else "") or (decision.nominated_node if decision else ""),
         victims=story.victims,
         pdb_violations=ordered.pdb_violations if ordered else decision.pdb_violations if decision else 0,
-        reason=_reason(story),
+        reason=reason,
         took_seconds=(
             round((outcome.finished_at - order.created_at).total_seconds(), 3) if outcome and order else None
         ),
@@ -160,19 +165,6 @@ def row_of(story: Story, last: datetime, now: datetime) -> Row:
         order_id=order.order_id if order else "",
         until=ordered.not_after if ordered and outcome is None else None,
     )
-    return _unless_dropped(row, last, now)
-
-
-def _unless_dropped(row: Row, last: datetime, now: datetime) -> Row:
-    """Return a row, marked where it is a plan that no order has come of."""
-    if row.result != "planned" or now - row.at < ORDERED_WITHIN:
-        return row
-    reason = row.reason
-    if not reason and row.at < last:
-        reason = "planned again: its scheduler asked once more"
-    elif not reason:
-        reason = "no order: its scheduler found other room, or its filters said no"
-    return msgspec.structs.replace(row, result=NOT_CARRIED_OUT, reason=reason)
 
 
 def was_by_others(comparison: Comparison) -> bool:

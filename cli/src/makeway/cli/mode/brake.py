@@ -13,18 +13,6 @@ from makeway.core.policy.brake import CONFIGMAP, RELEASED, Brake, data_of, parse
 from makeway.runtime.kube import Api, ApiError
 
 
-class _User(msgspec.Struct):
-    username: str = ""
-
-
-class _ReviewStatus(msgspec.Struct, rename="camel"):
-    user_info: _User = msgspec.field(default_factory=_User)
-
-
-class _Review(msgspec.Struct):
-    status: _ReviewStatus = msgspec.field(default_factory=_ReviewStatus)
-
-
 async def stored_brake(api: Api, namespace: str) -> Brake:
     """Read it; RELEASED where there is none. Raises ApiError, ApiUnavailable."""
     return _brake_of(await read_map(api, namespace, CONFIGMAP))
@@ -56,7 +44,7 @@ async def whoami(api: Api) -> str:
         answer = await api.call(api.authentication.create_self_subject_review, body)
     except ApiError:
         return ""
-    return msgspec.json.decode(answer, type=_Review).status.user_info.username
+    return str(msgspec.json.decode(answer)["status"]["userInfo"].get("username", ""))
 
 
 async def brake_seen(api: Api, namespace: str) -> Brake | None:

@@ -47,7 +47,7 @@ class ReplayResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     decision_id: str
     same: bool
-    differences: tuple[dict[str, Any], ...]
+    differences: tuple[Difference, ...]
     recorded: DecisionRecord
     replayed: DecisionRecord
 
@@ -169,7 +169,7 @@ def _replayed(exported: Export) -> ReplayResult:
     return ReplayResult(
         decision_id=record.decision_id,
         same=not found,
-        differences=tuple(_plain(one) for one in found),
+        differences=tuple(found),
         recorded=record,
         replayed=again,
     )
@@ -185,10 +185,6 @@ def _again(exported: Export) -> DecisionRecord | None:
     return None
 
 
-def _plain(difference: Difference) -> dict[str, Any]:
-    return {"field": difference.path, "recorded": difference.recorded, "replayed": difference.replayed}
-
-
 def _lines(answer: ReplayResult) -> list[str]:
     record = answer.recorded
     of = f"{record.decision_id} of {api_time(record.at)}"
@@ -196,7 +192,7 @@ def _lines(answer: ReplayResult) -> list[str]:
     if not answer.same:
         lines.append(f"something else comes out, in {len(answer.differences)} fields:")
         lines += [
-            f"  {one['field']}: recorded {_short(one['recorded'])}, replayed {_short(one['replayed'])}"
+            f"  {one.field}: recorded {_short(one.recorded)}, replayed {_short(one.replayed)}"
             for one in answer.differences
         ]
         return lines

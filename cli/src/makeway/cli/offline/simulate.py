@@ -19,7 +19,6 @@ from makeway.cli.output import OutputOption, Printer
 from makeway.cli.text import joined
 from makeway.core.config.document import ConfigError
 from makeway.core.k8s.times import api_time
-from makeway.core.policy.toleration_record import CONFIGMAP
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline import configuring
 from makeway.planner.offline.applying import NewPods, applied, name_of, namespace_of
@@ -31,7 +30,6 @@ from makeway.planner.offline.quotas import lowered, not_enforced
 from makeway.planner.offline.results import SimulatedGroup, SimulatedPod, SimulatedQuota, SimulationReport
 from makeway.planner.offline.simulation import Simulation
 from makeway.planner.offline.world import World
-from makeway.runtime.config_kinds import POLICY, QUEUES
 from makeway.runtime.kube import Api
 from makeway.runtime.settings import ConfigSettings
 
@@ -236,13 +234,8 @@ def _report(
 
 def _dumped(file: str, settings: ConfigSettings) -> World:
     world, maps = world_of(_bytes(file), _named(file))
-    if (record := maps.get((settings.namespace, CONFIGMAP))) is not None:
-        configuring.take_tolerations(world, record.data, f"ConfigMap {settings.namespace}/{CONFIGMAP}")
-    for kind in (POLICY, QUEUES):
-        found = maps.get((settings.namespace, kind.configmap))
-        if found is not None:
-            source = ("ConfigMap", settings.namespace, kind.configmap)
-            configuring.take(world, kind.key, (found.data or {}).get(kind.key), source)
+    own = {name: found.data or {} for (space, name), found in maps.items() if space == settings.namespace}
+    configuring.take(world, own, settings.namespace)
     return world
 
 

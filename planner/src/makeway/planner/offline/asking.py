@@ -27,24 +27,12 @@ OFFLINE: Final = "offline"
 CANDIDATES: Final = 16
 """Nodes that an answer names, as many as the plugin asks for."""
 
-
 GATED: Final = "SchedulingGated"
 NOT_ADMITTED: Final = "NotAdmitted"
 """The API server does not store the pod."""
 
 _WITH_LIMITS: Final = ("persistentVolumeClaim", "ephemeral", "csi")
 """Volumes of which a node can attach so many, and for which there may be no capacity."""
-
-
-class _Spec(msgspec.Struct, frozen=True):
-    volumes: tuple[dict[str, msgspec.Raw], ...] | None = None
-
-
-class _WithVolumes(msgspec.Struct, frozen=True):
-    spec: _Spec = _Spec()
-
-
-_volumes = msgspec.json.Decoder(_WithVolumes).decode
 
 
 def request_about(world: World, pod: Pod, raw: bytes, candidates: int = CANDIDATES) -> PlanRequest:
@@ -98,7 +86,7 @@ def unseen(snapshot: Snapshot, raw: bytes, question: Question) -> Iterator[str]:
     if snapshot.devices:
         for name in sorted(snapshot.served_by_devices(question.needs)):
             yield f"not judged: devices that a DeviceClass offers as {name}"
-    volumes = _volumes(raw).spec.volumes or ()
+    volumes = msgspec.json.decode(raw)["spec"].get("volumes") or ()
     if any(kind in volume for volume in volumes for kind in _WITH_LIMITS):
         yield "not judged: attach limits of nodes and capacity of storage, for its volumes"
     if question.scheduler_name != DEFAULT_SCHEDULER:

@@ -3,55 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
-from makeway.core import queues
 from makeway.core.config.document import ConfigError
-from makeway.core.policy import document as policy
 from makeway.core.policy.document import parse_policy
-from makeway.core.policy.toleration_record import RecordError, parse_record
+from makeway.core.policy.toleration_record import CONFIGMAP, RecordError, parse_record
 from makeway.core.queues.parsing import parse_queues
 from makeway.planner.offline.manifests import ManifestError, documents
 from makeway.planner.offline.world import World
 from makeway.planner.snapshot.changes import PutTolerationRecord
 from makeway.planner.snapshot.exemptions import Source
 from makeway.runtime.config import revision_of
-
-POLICY_KEY: Final = policy.KEY
-QUEUES_KEY: Final = queues.parsing.KEY
+from makeway.runtime.config_kinds import POLICY, QUEUES
 
 
 def enforce(world: World, text: str, where: str, source: Source | None = None) -> None:
     """Put the policy of a text in force. Raises ConfigError, ManifestError."""
-    text = _of_configmap(text, where, POLICY_KEY)
+    text = _of_configmap(text, where, POLICY.key)
     world.enforce(parse_policy(text, where), revision_of(text), source)
 
 
 def adopt(world: World, text: str, where: str, source: Source | None = None) -> None:
     """Put the queues of a text in force. Raises ConfigError, ManifestError."""
-    text = _of_configmap(text, where, QUEUES_KEY)
+    text = _of_configmap(text, where, QUEUES.key)
     world.adopt(parse_queues(text, where).tree, revision_of(text), source)
 
 
-def take(world: World, key: str, text: str | None, source: Source) -> None:
-    """Put in force what a ConfigMap holds under a key; what is refused is told, and not in force."""
-    if text is None:
-        return
-    where = f"{source[0]} {source[1]}/{source[2]}"
-    try:
-        (enforce if key == POLICY_KEY else adopt)(world, text, where, source)
-    except (ConfigError, ManifestError) as error:
-        world.warnings.append(f"{where} is refused and not effective here: {error}")
+def take(world: World, maps: Mapping[str, Mapping[str, str]], namespace: str) -> None:
+    """Put in force what makeway's ConfigMaps hold, by their names; what is refused is told, and not in force.
+
+    Where the record of tolerations cannot be used, any class that is gone protects.
+    """
+    for kind in (POLICY, QUEUES):
+        if (text := maps.get(kind.configmap, {}).get(kind.key)) is None:
+            continue
+        where = f"ConfigMap {namespace}/{kind.configmap}"
+        try:
+            put = enforce if kind is POLICY else adopt
+            put(world, text, where, ("ConfigMap", namespace, kind.configmap))
+        except (ConfigError, ManifestError) as error:
+            world.warnings.append(f"{where} is refused and not effective here: {error}")
+    if CONFIGMAP in maps:
+        try:
+            classes = tuple(parse_record(maps[CONFIGMAP]).classes.values())
+        except RecordError as error:
+            no_tolerations(world, namespace, str(error))
+        else:
+            world.snapshot.apply(PutTolerationRecord(classes))
 
 
-def take_tolerations(world: World, data: Mapping[str, str] | None, where: str) -> None:
-    """Take over the record of tolerations; where it cannot be used, told, any class that is gone protects."""
-    try:
-        classes = tuple(parse_record(data or {}).classes.values())
-    except RecordError as error:
-        world.warnings.append(f"{where}: {error}, so pods whose PriorityClass is gone stay")
-        classes = None
-    world.snapshot.apply(PutTolerationRecord(classes))
+def no_tolerations(world: World, namespace: str, why: str) -> None:
+    """Let any class that is gone protect, and tell why."""
+    world.warnings.append(
+        f"ConfigMap {namespace}/{CONFIGMAP}: {why}, so pods whose PriorityClass is gone stay"
+    )
+    world.snapshot.apply(PutTolerationRecord(None))
 
 
 def _of_configmap(text: str, where: str, key: str) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from makeway.core.k8s.pod_groups import CompositePodGroup, PodGroup
 from makeway.core.policy.toleration_record import CONFIGMAP
-from makeway.planner.offline.configuring import take, take_tolerations
+from makeway.planner.offline.configuring import no_tolerations, take
 from makeway.planner.offline.world import World
 from makeway.planner.service.watch import NEEDED, OPTIONAL
-from makeway.planner.snapshot.changes import PutTolerationRecord
 from makeway.runtime.config_kinds import POLICY, QUEUES
 from makeway.runtime.configmaps import read_configmap
 from makeway.runtime.kube import Api, ApiError
@@ -56,11 +56,17 @@ async def read_world(api: Api, settings: ConfigSettings) -> World:
     )
     if not served:
         world.forget_groups()
-    namespace = settings.namespace
-    await _tolerations(api, world, namespace)
-    for kind in (POLICY, QUEUES):
-        if (found := await read_configmap(api, namespace, kind.configmap)) is not None:
-            take(world, kind.key, (found.data or {}).get(kind.key), ("ConfigMap", namespace, kind.configmap))
+    maps: dict[str, Mapping[str, str]] = {}
+    for name in (POLICY.configmap, QUEUES.configmap, CONFIGMAP):
+        try:
+            found = await read_configmap(api, settings.namespace, name)
+        except ApiError as error:
+            if name != CONFIGMAP or error.status != 403:
+                raise
+            no_tolerations(world, settings.namespace, str(error))
+        else:
+            maps |= {name: found.data or {}} if found is not None else {}
+    take(world, maps, settings.namespace)
     return world
 
 
@@ -86,17 +92,3 @@ async def _groups(api: Api, world: World) -> bool:
             resource = Resource(name, served.path(composite=composite), kind)
             await _listed(api, resource, world, "pods of groups stay")
     return True
-
-
-async def _tolerations(api: Api, world: World, namespace: str) -> None:
-    where = f"ConfigMap {namespace}/{CONFIGMAP}"
-    try:
-        found = await read_configmap(api, namespace, CONFIGMAP)
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        world.snapshot.apply(PutTolerationRecord(None))
-        world.warnings.append(f"{where}: {error}, so pods whose PriorityClass is gone stay")
-        return
-    if found is not None:
-        take_tolerations(world, found.data, where)

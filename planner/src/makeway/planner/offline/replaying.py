@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -29,11 +29,10 @@ NOT_COMPARED: Final = ("planner", "planDurationMicroseconds", "recording")
 """Who decided, how long that took and where it is kept: not part of what was decided."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A field of the record that comes out otherwise. `path` as in `victims.0.uid`."""
+class Difference(msgspec.Struct, frozen=True):
+    """A field of the record that comes out otherwise, as in `victims.0.uid`."""
 
-    path: str
+    field: str
     recorded: Any
     replayed: Any
 

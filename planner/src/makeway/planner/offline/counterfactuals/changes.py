@@ -10,12 +10,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline.results import Change
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.unfiltered import PodVerdict, judge_pod
-from makeway.planner.snapshot.changes import Adopt, PutBudget, PutNode
+from makeway.planner.snapshot.changes import Change as ClusterChange
 from makeway.planner.snapshot.records import NodeRecord
 from makeway.planner.snapshot.state import Snapshot
 
@@ -61,15 +60,16 @@ class Case:
             preemptor=msgspec.structs.replace(pod, requests={**pod.requests, resource: amount}),
         )
 
-    def varied(self) -> Callable[[Callable[[Snapshot], None]], Case]:
-        """Return a function that returns the case on another cluster; each call overrides the call before.
+    def varied(self) -> Callable[..., Case]:
+        """Return a function that applies changes, and returns the case on the cluster as it is then.
 
-        One copy serves all calls, so a call must set all that an earlier one may have set.
+        One copy serves all calls, so a call must change all that an earlier one may have changed.
         """
         forked, cache = fork(self.snapshot), PlanCache()
 
-        def vary(change: Callable[[Snapshot], None]) -> Case:
-            change(forked)
+        def vary(*changes: ClusterChange) -> Case:
+            for change in changes:
+                forked.apply(change)
             return replace(self, snapshot=forked, cache=cache)
 
         return vary
@@ -101,28 +101,6 @@ def least(values: Sequence[T], make: Callable[[T], Case]) -> tuple[T, Case] | No
         else:
             low = middle + 1
     return values[low], make(values[low])
-
-
-def with_queues(tree: QueueTree) -> Callable[[Snapshot], None]:
-    """Return what puts a tree of queues in force."""
-    return lambda snapshot: snapshot.apply(Adopt(tree, snapshot.queues.revision, snapshot.queues.source))
-
-
-def with_allowances(allowed: Mapping[tuple[str, str], int]) -> Callable[[Snapshot], None]:
-    """Return what lets budgets allow so much."""
-
-    def change(snapshot: Snapshot) -> None:
-        for key, number in allowed.items():
-            budget = snapshot.budgets.get(key)
-            if budget is not None:
-                snapshot.apply(PutBudget(replace(budget, allowed=number)))
-
-    return change
-
-
-def with_node(node: NodeRecord) -> Callable[[Snapshot], None]:
-    """Return what adds a node or puts it otherwise."""
-    return lambda snapshot: snapshot.apply(PutNode(node))
 
 
 def fork(snapshot: Snapshot) -> Snapshot:

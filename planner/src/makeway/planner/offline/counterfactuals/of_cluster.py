@@ -7,18 +7,11 @@ from typing import Final
 
 import msgspec
 
+from makeway.core.k8s.budget import Budget
 from makeway.core.k8s.nodes import UNSCHEDULABLE
 from makeway.core.queues.amounts import text_of
 from makeway.core.queues.tree import Queue, QueueTree
-from makeway.planner.offline.counterfactuals.changes import (
-    Case,
-    Found,
-    helps,
-    least,
-    with_allowances,
-    with_node,
-    with_queues,
-)
+from makeway.planner.offline.counterfactuals.changes import Case, Found, helps, least
 from makeway.planner.offline.results import Change
 from makeway.planner.plan.batch import overlay
 from makeway.planner.plan.constraints.queues import QueueMaximum, queue_constraints_of
@@ -26,6 +19,7 @@ from makeway.planner.plan.constraints.tally import Allowance
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET
 from makeway.planner.plan.unfiltered import PodVerdict
 from makeway.planner.snapshot.budgets import Key
+from makeway.planner.snapshot.changes import Adopt, PutBudget, PutNode
 from makeway.planner.snapshot.records import NodeRecord
 
 NEW: Final = "a-further-node"
@@ -39,15 +33,17 @@ def more_disruptions(case: Case, judged: PodVerdict) -> Found:
     if not keys:
         return
     vary = case.varied()
-    usual = {key: budget.allowed for key in keys if (budget := case.snapshot.budgets.get(key))}
-    for key, number in usual.items():
-        covered = sum(key in _covering(case, uid) for uid in case.snapshot.pods)
+    budgets = [budget for key in keys if (budget := case.snapshot.budgets.get(key))]
+    for budget in budgets:
+        covered = sum(budget.key in _covering(case, uid) for uid in case.snapshot.pods)
 
-        def with_(more: int, key: Key = key, number: int = number) -> Case:
-            return vary(with_allowances({**usual, key: number + more}))
+        def with_(more: int, budget: Budget = budget) -> Case:
+            # The others allow again what they did.
+            higher = replace(budget, allowed=budget.allowed + more)
+            return vary(*map(PutBudget, budgets), PutBudget(higher))
 
         if found := least(range(1, covered + 1), with_):
-            yield _disruptions(key, number, found[0]), found[1]
+            yield _disruptions(budget.key, budget.allowed, found[0]), found[1]
 
 
 def _covering(case: Case, uid: str) -> tuple[Key, ...]:
@@ -93,7 +89,8 @@ def more_of_queues(case: Case, judged: PodVerdict) -> Found:
     vary = case.varied()
 
     def with_(more: int) -> Case:
-        return vary(with_queues(_raised(tree, maximum, more)))
+        queues = case.snapshot.queues
+        return vary(Adopt(_raised(tree, maximum, more), queues.revision, queues.source))
 
     if found := least(range(1, -maximum.room + 1), with_):
         yield _maximum(maximum, found[0]), found[1]
@@ -143,7 +140,7 @@ def uncordoned(case: Case, judged: PodVerdict) -> Found:
     for node in cordoned[:_MOST_NODES]:
         taints = tuple(taint for taint in node.taints if taint.key != UNSCHEDULABLE.key)
         open_again = msgspec.structs.replace(node, taints=taints, unschedulable=False)
-        there = case.varied()(with_node(open_again))
+        there = case.varied()(PutNode(open_again))
         if helps(there):
             change = Change(
                 kind="uncordon",
@@ -172,7 +169,7 @@ def further_node(case: Case, judged: PodVerdict) -> Found:
             labels={**labels, "kubernetes.io/hostname": NEW},
             taints=tuple(taint for taint in node.taints if taint.key != UNSCHEDULABLE.key),
         )
-        there = case.varied()(with_node(further))
+        there = case.varied()(PutNode(further))
         if helps(there):
             amounts = ", ".join(
                 f"{name} {text_of(name, node.allocatable[name])}"
