@@ -8,10 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from makeway.core.policy.document import DaemonSets, Policy, PolicyLimits
-from makeway.planner.offline.contents import pods_of
-from makeway.planner.offline.manifests import ManifestError, documents
+from makeway.planner.offline.applying import applied
+from makeway.planner.offline.manifests import Manifest, ManifestError, documents
+from makeway.planner.offline.world import World
 from narrowing import there
 from unit.planner.offline_building import Object, budget, names, node, pod, priority_class, simulated, world
+
+
+def pods_of(found: list[Manifest], cluster: World | None = None) -> list[Manifest]:
+    """Return the pods that a file stands for."""
+    return [new.manifest for new in applied(cluster or World(), [(found, "x")], "default").pods]
 
 
 def test_a_pod_that_fits_is_said_to_fit_and_takes_no_pods_place() -> None:
@@ -226,7 +232,7 @@ items:
   metadata: {generateName: one-}
   spec: {containers: [{name: c}]}
 """
-    pods = pods_of(documents(text, "x"), "x")
+    pods = pods_of(documents(text, "x"))
 
     assert [one["metadata"]["name"] for one in pods] == ["web-0", "web-1", "batch-0", "one-0"]
     assert pods[0]["metadata"]["namespace"] == "shop"
@@ -251,7 +257,7 @@ items:
 )
 def test_a_file_without_usable_pods_says_what_is_wrong(text: str, told: str) -> None:
     with pytest.raises(ManifestError, match=told):
-        pods_of(documents(text, "x"), "x")
+        pods_of(documents(text, "x"))
 
 
 @pytest.mark.parametrize(
@@ -325,7 +331,7 @@ def test_a_daemon_set_has_a_pod_on_each_node_that_it_selects_and_only_there() ->
         node("d", labels={"disk": "ssd"}, unschedulable=True),
         pod("p", "a", cpu="4", priority=0),
     )
-    manifests = pods_of([daemon_set(nodeSelector={"disk": "ssd"})], "x", cluster.snapshot.nodes.values())
+    manifests = pods_of([daemon_set(nodeSelector={"disk": "ssd"})], cluster)
 
     first, second = simulated(cluster, *manifests)
 
@@ -339,7 +345,7 @@ def test_the_pods_of_a_daemon_set_are_judged_by_the_policy_for_daemon_sets() -> 
     cluster = world(node("a"), pod("small", "a", priority=0), pod("large", "a", cpu="3", priority=0))
     cluster.enforce(Policy(daemon_sets=DaemonSets(enabled=True, namespaces=("default",))), "policy")
 
-    (answer,) = simulated(cluster, *pods_of([daemon_set()], "x", cluster.snapshot.nodes.values()))
+    (answer,) = simulated(cluster, *pods_of([daemon_set()], cluster))
 
     assert (answer.result, names(answer)) == ("preempts", ["small"])
     assert answer.victims[0].rule == "daemonset-single"
@@ -347,7 +353,7 @@ def test_the_pods_of_a_daemon_set_are_judged_by_the_policy_for_daemon_sets() -> 
 
 def test_a_daemon_set_that_selects_no_node_is_said_to() -> None:
     with pytest.raises(ManifestError, match="x: DaemonSet agent selects no node"):
-        pods_of([daemon_set(nodeSelector={"disk": "ssd"})], "x", world(node("a")).snapshot.nodes.values())
+        pods_of([daemon_set(nodeSelector={"disk": "ssd"})], world(node("a")))
 
 
 def apart(*, match: list[str] | None = None, mismatch: list[str] | None = None) -> Object:
@@ -398,7 +404,7 @@ def test_a_deployments_pods_are_of_a_revision_of_their_own() -> None:
     old = {"app": "web", "pod-template-hash": "5d4f"}
     cluster = world(node("a"), pod("old", "a", labels=old, priority=0))
 
-    first, second = simulated(cluster, *pods_of([deployment], "x"))
+    first, second = simulated(cluster, *pods_of([deployment]))
 
     assert first.result == "fits"
     assert second.result == "refused"

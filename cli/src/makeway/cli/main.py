@@ -44,11 +44,10 @@ _JOINED = re.compile(r"-n[^-].*|--(namespace|context|kubeconfig)=.*", re.DOTALL)
 
 
 class SubCommand(NamedTuple):
-    """A sub-command as the main help lists it. `source_only`: its parts are not in the wheel."""
+    """A sub-command as the main help lists it."""
 
     module: str
     help: str
-    source_only: bool = False
     panel: str = "Commands"
 
 
@@ -57,53 +56,49 @@ _OPTIONS_OF_ALL = "options"
 _REACHING = ("NATS", "Kubernetes")
 """Panels of options that `makeway options` shows, and the help of other commands of users does not."""
 
-SUB_COMMANDS = {
-    "why": SubCommand("makeway.cli.why.command", "Say why a pod was preempted, or why it is still pending."),
-    "history": SubCommand(
-        "makeway.cli.history.command", "Show what was decided and done, or compare it with DefaultPreemption."
+_SOURCE_ONLY = ("demo", "dev")
+"""Commands whose parts are not in the wheel."""
+
+_OF_USERS = {
+    "why": ("makeway.cli.why.command", "Say why a pod was preempted, or why it is still pending."),
+    "history": (
+        "makeway.cli.history.command",
+        "Show what was decided and done, or compare it with DefaultPreemption.",
     ),
-    "simulate": SubCommand("makeway.cli.offline.simulate", "Say what would happen if pods were created."),
-    "queues": SubCommand("makeway.cli.policy.queues", "Show queues: limits, usage, and lowered quotas."),
-    "mode": SubCommand("makeway.cli.mode.command", "Show the mode of makeway, or change it."),
-    "check": SubCommand(
+    "simulate": ("makeway.cli.offline.simulate", "Say what would happen if pods were created."),
+    "queues": ("makeway.cli.policy.queues", "Show queues: limits, usage, and lowered quotas."),
+    "mode": ("makeway.cli.mode.command", "Show the mode of makeway, or change it."),
+    "check": (
         "makeway.cli.check.command",
         "Check an installation: rights, versions, NATS, profile, planner, clocks.",
     ),
-    "policy": SubCommand("makeway.cli.policy.command", "Check policies and queues before they are applied."),
-    "replay": SubCommand("makeway.cli.offline.replay", "Decide again what was decided, and compare."),
-    "ui": SubCommand("makeway.ui.command", "Show what makeway does in a browser."),
-    "breaker": SubCommand(
-        "makeway.cli.mode.breaker", "Show what the evictors' breaker has stopped, or close it."
-    ),
-    "keys": SubCommand("makeway.cli.keys.command", "Make and rotate the keys of signatures."),
-    "options": SubCommand("makeway.cli.connect.common", "Show the options that reach NATS and Kubernetes."),
-    "demo": SubCommand(
-        "makeway.dev.demo.command", "Watch preemptions on a real control plane.", source_only=True
-    ),
-    "dev": SubCommand("makeway.dev.command", "Run a control plane for development.", source_only=True),
-    "planner": SubCommand(
-        "makeway.cli.services.planner",
-        "Run the planner: it plans which pods to evict for a pod.",
-        panel=_SERVICES,
-    ),
-    "evictor": SubCommand(
+    "policy": ("makeway.cli.policy.command", "Check policies and queues before they are applied."),
+    "replay": ("makeway.cli.offline.replay", "Decide again what was decided, and compare."),
+    "ui": ("makeway.ui.command", "Show what makeway does in a browser."),
+    "breaker": ("makeway.cli.mode.breaker", "Show what the evictors' breaker has stopped, or close it."),
+    "keys": ("makeway.cli.keys.command", "Make and rotate the keys of signatures."),
+    "options": ("makeway.cli.connect.common", "Show the options that reach NATS and Kubernetes."),
+    "demo": ("makeway.dev.demo.command", "Watch preemptions on a real control plane."),
+    "dev": ("makeway.dev.command", "Run a control plane for development."),
+}
+_THAT_SERVE = {
+    "planner": ("makeway.cli.services.planner", "Run the planner: it plans which pods to evict for a pod."),
+    "evictor": (
         "makeway.cli.services.evictor",
         "Run an evictor: carry out eviction orders, or roll them back.",
-        panel=_SERVICES,
     ),
-    "nominator": SubCommand(
+    "nominator": (
         "makeway.cli.services.nominator",
         "Run a nominator: preempt beside a scheduler without the plugin.",
-        panel=_SERVICES,
     ),
-    "ui-server": SubCommand(
-        "makeway.ui.service", "Run the page in a cluster: for users with a token.", panel=_SERVICES
-    ),
-    "streams": SubCommand(
-        "makeway.cli.streams",
-        "Set up the streams on NATS.",
-        panel=_SERVICES,
-    ),
+    "ui-server": ("makeway.ui.service", "Run the page in a cluster: for users with a token."),
+    "streams": ("makeway.cli.streams", "Set up the streams on NATS."),
+}
+
+
+SUB_COMMANDS = {
+    **{name: SubCommand(*one) for name, one in _OF_USERS.items()},
+    **{name: SubCommand(*one, _SERVICES) for name, one in _THAT_SERVE.items()},
 }
 
 
@@ -156,7 +151,7 @@ def load(name: str) -> Any:
     try:
         module = importlib.import_module(sub_command.module)
     except ModuleNotFoundError as error:
-        if sub_command.source_only and (error.name or "").startswith("makeway."):
+        if name in _SOURCE_ONLY and (error.name or "").startswith("makeway."):
             fail(
                 f"makeway {name} needs a checkout of the source: {error.name} is not in the installed package"
             )
@@ -260,7 +255,7 @@ for _name, _sub_command in SUB_COMMANDS.items():
     app.command(
         _name,
         help=_sub_command.help,
-        hidden=_sub_command.source_only and not _FROM_SOURCE,
+        hidden=_name in _SOURCE_ONLY and not _FROM_SOURCE,
         rich_help_panel=_sub_command.panel,
     )(_listed_only)
 

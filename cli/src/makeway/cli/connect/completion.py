@@ -65,26 +65,18 @@ def queues(ctx: typer.Context, incomplete: str) -> list[str]:
     return _offered(ctx, incomplete, found)
 
 
-def orders(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Offer the orders of the last day."""
-
-    async def found(installation: Installation) -> list[str]:
-        async with installation.bus() as bus:
-            stream, subject = bus.subjects.orders_stream, bus.subjects.orders
-            return await _ids(bus, stream, subject, _RECENT, lambda data: unwrap_order(data).order_id)
-
-    return _offered(ctx, incomplete, found)
-
-
 def records(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Offer orders; after `dec-` the decisions of the last hour, of which there are many more."""
-    if not incomplete.startswith("dec-"):
-        return orders(ctx, incomplete)
+    """Offer the orders of the last day; after `dec-` the decisions of the last hour, of which many are."""
+    of_decisions = incomplete.startswith("dec-")
 
     async def found(installation: Installation) -> list[str]:
         async with installation.bus() as bus:
-            stream, subject = bus.subjects.decisions_stream, bus.subjects.decisions
-            return await _ids(bus, stream, subject, _LATEST, lambda data: unwrap_decision(data).decision_id)
+            names = bus.subjects
+            if of_decisions:
+                where = names.decisions_stream, names.decisions
+                return await _ids(bus, *where, _LATEST, lambda data: unwrap_decision(data).decision_id)
+            where = names.orders_stream, names.orders
+            return await _ids(bus, *where, _RECENT, lambda data: unwrap_order(data).order_id)
 
     return _offered(ctx, incomplete, found)
 

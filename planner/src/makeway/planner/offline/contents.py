@@ -84,17 +84,6 @@ def contents_of(found: Iterable[Manifest], source: str, nodes: Iterable[NodeReco
     return contents
 
 
-def pods_of(found: Iterable[Manifest], source: str, nodes: Iterable[NodeRecord] = ()) -> list[Manifest]:
-    """Return the pods that the documents stand for, in order: each with a name.
-
-    Raises ManifestError, also where there are none.
-    """
-    contents = contents_of(found, source, nodes)
-    if not contents.pods:
-        raise no_pods(source, contents.skipped)
-    return contents.pods
-
-
 def no_pods(source: str, skipped: Iterable[Manifest]) -> ManifestError:
     """Return what is wrong with a file without pods. `skipped`: what it has instead."""
     told = kinds_text(skipped)
