@@ -101,16 +101,9 @@ class Injector:
     async def _inject(self, one: Injection) -> None:
         match one.kind:
             case schedule.KILL:
-                await asyncio.to_thread(self._cluster.process(one.target).kill)
-                await asyncio.sleep(one.seconds)
-                await self._start(one.target)
+                await self._killed([one.target], one.seconds)
             case schedule.STOP:
-                process = self._cluster.process(one.target)
-                process.pause()
-                try:
-                    await asyncio.sleep(one.seconds)
-                finally:
-                    process.resume()
+                await self._frozen(one.target, one.seconds)
             case schedule.API:
                 await self._spoil(one)
             case schedule.LINE:
@@ -143,6 +136,23 @@ class Injector:
                     await asyncio.sleep(FORGED_SECONDS)
             case kind:
                 raise ValueError(f"no injection is called {kind!r}")
+
+    async def _killed(self, names: Sequence[str], seconds: float) -> None:
+        """Kill processes, and start them again after a while."""
+        for name in names:
+            await asyncio.to_thread(self._cluster.process(name).kill)
+        await asyncio.sleep(seconds)
+        for name in names:
+            await self._start(name)
+
+    async def _frozen(self, name: str, seconds: float) -> None:
+        """Stop a process for a while."""
+        process = self._cluster.process(name)
+        process.pause()
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            process.resume()
 
     async def _with_wrong_clock(self, one: Injection) -> None:
         """Start a process again under a wall clock that is off, and after a while with the right one."""
@@ -183,12 +193,7 @@ class Injector:
     async def _without_quorum(self, seconds: float) -> None:
         """Kill all nats-servers but one; where there is one alone, that."""
         servers = nats_servers(self._cluster.owned.options)
-        lost = servers[1:] or servers
-        for name in lost:
-            await asyncio.to_thread(self._cluster.process(name).kill)
-        await asyncio.sleep(seconds)
-        for name in lost:
-            await self._start(name)
+        await self._killed(servers[1:] or servers, seconds)
 
     async def _freeze_leader(self, seconds: float) -> None:
         """Stop the nats-server that leads the stream of orders; where none leads, the first."""
@@ -199,12 +204,7 @@ class Injector:
                 info = await jetstream.stream_info(Subjects().orders_stream)
                 leader = (info.cluster and info.cluster.leader) or ""
         frozen = next((name for name in servers if f"makeway-dev-{name}" == leader), servers[0])
-        process = self._cluster.process(frozen)
-        process.pause()
-        try:
-            await asyncio.sleep(seconds)
-        finally:
-            process.resume()
+        await self._frozen(frozen, seconds)
 
     async def _kill_committing(self, seconds: float) -> None:
         """Kill the planner that leads, each time after it has read a commit or stored an order, unanswered.

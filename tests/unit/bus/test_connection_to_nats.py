@@ -118,6 +118,11 @@ async def never(_: Msg) -> None:
     """Answer nothing."""
 
 
+async def shout(request: bytes, _sender: str) -> bytes:
+    """Answer in capitals."""
+    return request.upper()
+
+
 async def test_a_request_whose_answer_has_just_come_can_be_cancelled_still(connect_bus: ConnectBus) -> None:
     """As Python 3.11's asyncio.wait_for cannot: the task would go on."""
     bus = await connect_bus(timings=ConnectionTimings(probe_interval=600))  # the probe asks, too
@@ -153,10 +158,7 @@ async def test_nobody_to_answer_a_plan_request_is_known_at_once(bus: Bus) -> Non
 async def test_a_planner_answers_until_it_unsubscribes(bus: Bus, connect_bus: ConnectBus) -> None:
     asker = await connect_bus("test/asker")
 
-    async def answer(request: bytes, _sender: str) -> bytes:
-        return request.upper()
-
-    service = await bus.serve_plan(answer)
+    service = await bus.serve_plan(shout)
     assert await asker.request_plan(b"abc", timeout_seconds=2) == b"ABC"
     await service.unsubscribe()
     await bus.connection.round_trip()
@@ -172,14 +174,11 @@ async def test_a_planner_that_is_busy_with_a_group_answers_about_pods(bus: Bus) 
         await planned.wait()
         return request.upper()
 
-    async def answer(request: bytes, _sender: str) -> bytes:
-        return request
-
     await bus.serve_group_plan(answer_at_length)
-    await bus.serve_plan(answer)
+    await bus.serve_plan(shout)
     client = bus.connection.client
     asked = asyncio.create_task(client.request(bus.subjects.plan_group, b"group", timeout=5))
-    assert await bus.request_plan(b"pod", timeout_seconds=2) == b"pod"
+    assert await bus.request_plan(b"pod", timeout_seconds=2) == b"POD"
     planned.set()
 
     assert (await asked).data == b"GROUP"
@@ -228,11 +227,8 @@ async def test_a_planner_that_hangs_takes_no_request_from_another(bus: Bus, conn
         await asyncio.sleep(3600)
         return request
 
-    async def answer(request: bytes, _sender: str) -> bytes:
-        return request.upper()
-
     await other.serve_plan(hang)
-    await bus.serve_plan(answer)
+    await bus.serve_plan(shout)
 
     for _ in range(10):
         assert await bus.request_plan(b"abc", timeout_seconds=2) == b"ABC"
@@ -252,10 +248,7 @@ async def test_a_handler_that_fails_leaves_one_request_unanswered_and_serves_the
 
 
 async def test_a_planner_answers_after_a_restart_of_the_server(bus: Bus, nats_server: NatsServer) -> None:
-    async def answer(request: bytes, _sender: str) -> bytes:
-        return request
-
-    await bus.serve_plan(answer)
+    await bus.serve_plan(shout)
     nats_server.kill()
     back = asyncio.create_task(reconnected(bus))
     await until_disconnected(bus)
@@ -264,7 +257,7 @@ async def test_a_planner_answers_after_a_restart_of_the_server(bus: Bus, nats_se
     await back
 
     assert bus.healthy() == ""
-    assert await bus.request_plan(b"x", timeout_seconds=2) == b"x"
+    assert await bus.request_plan(b"x", timeout_seconds=2) == b"X"
 
 
 async def test_while_the_server_is_away_a_request_fails_at_once(bus: Bus, nats_server: NatsServer) -> None:
@@ -426,19 +419,20 @@ def test_nats_py_is_held_to_the_minor_version_whose_private_method_is_overridden
     assert own == theirs
 
 
-async def test_user_and_password_of_a_url_are_sent_without_its_percent_signs(nats_server: NatsServer) -> None:
-    nats_server.extra = 'authorization { users: [{ user: "a b", password: "p@ss/%41" }] }'
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        ('users: [{ user: "a b", password: "p@ss/%41" }]', "a%20b:p%40ss%2F%2541"),
+        ('token: "s@cret/%41"', "s%40cret%2F%2541"),
+    ],
+    ids=["user and password", "token"],
+)
+async def test_a_login_in_a_url_is_sent_without_its_percent_signs(
+    nats_server: NatsServer, asked: str, given: str
+) -> None:
+    nats_server.extra = f"authorization {{ {asked} }}"
     nats_server.restart()
 
-    bus = await Bus.connect(f"nats://a%20b:p%40ss%2F%2541@127.0.0.1:{nats_server.port}", name="test/one")
-
-    await bus.close()
-
-
-async def test_a_token_of_a_url_is_sent_without_its_percent_signs(nats_server: NatsServer) -> None:
-    nats_server.extra = 'authorization { token: "s@cret/%41" }'
-    nats_server.restart()
-
-    bus = await Bus.connect(f"nats://s%40cret%2F%2541@127.0.0.1:{nats_server.port}", name="test/one")
+    bus = await Bus.connect(f"nats://{given}@127.0.0.1:{nats_server.port}", name="test/one")
 
     await bus.close()

@@ -29,6 +29,17 @@ async def given_back(consumer: OrdersConsumer) -> tuple[Delivery, Delivery]:
     return first, second
 
 
+async def config_of(bus: Bus) -> dict[str, Any]:
+    """How the evictors' consumer is configured."""
+    config: dict[str, Any] = (await bus.jetstream.api("CONSUMER.INFO.MAKEWAY_ORDERS.evictor"))["config"]
+    return config
+
+
+async def configure(bus: Bus, config: Mapping[str, Any]) -> None:
+    """Make the evictors' consumer, or change it."""
+    await bus.jetstream.api(CREATE, {"stream_name": "MAKEWAY_ORDERS", "config": config})
+
+
 async def test_an_order_is_delivered_with_where_and_when_it_was_stored(bus: Bus) -> None:
     order = make_order("uid-1")
     consumer = await bus.orders_consumer()
@@ -122,22 +133,6 @@ async def test_a_lost_consumer_starts_with_the_orders_that_may_be_alive(
     assert delivery.subject.endswith("uid-new")
 
 
-async def test_the_consumer_of_an_older_version_goes_on_where_it_is(bus: Bus) -> None:
-    await bus.orders_consumer()
-    ours = (await bus.jetstream.api("CONSUMER.INFO.MAKEWAY_ORDERS.evictor"))["config"]
-    await bus.jetstream.api("CONSUMER.DELETE.MAKEWAY_ORDERS.evictor")
-    older = {key: value for key, value in ours.items() if key != "opt_start_time"}
-    await bus.jetstream.api(
-        "CONSUMER.CREATE.MAKEWAY_ORDERS.evictor.makeway.v1.orders.>",
-        {"stream_name": "MAKEWAY_ORDERS", "config": {**older, "deliver_policy": "all"}},
-    )
-
-    await bus.orders_consumer()
-
-    config = (await bus.jetstream.api("CONSUMER.INFO.MAKEWAY_ORDERS.evictor"))["config"]
-    assert config["deliver_policy"] == "all"
-
-
 async def test_two_evictors_making_the_consumer_at_once_share_it(bus: Bus, connect_bus: ConnectBus) -> None:
     other = await connect_bus()
 
@@ -150,33 +145,36 @@ async def test_two_evictors_making_the_consumer_at_once_share_it(bus: Bus, conne
 
 async def test_a_consumer_configured_otherwise_is_brought_back(bus: Bus) -> None:
     await bus.orders_consumer()
-    ours = (await bus.jetstream.api("CONSUMER.INFO.MAKEWAY_ORDERS.evictor"))["config"]
-    await bus.jetstream.api(
-        "CONSUMER.CREATE.MAKEWAY_ORDERS.evictor.makeway.v1.orders.>",
-        {"stream_name": "MAKEWAY_ORDERS", "config": {**ours, "ack_wait": 1_000_000_000}},
-    )
+    ours = await config_of(bus)
+    await configure(bus, {**ours, "ack_wait": 1_000_000_000})
 
     await bus.orders_consumer()
 
-    config = (await bus.jetstream.api("CONSUMER.INFO.MAKEWAY_ORDERS.evictor"))["config"]
-    assert config["ack_wait"] == ours["ack_wait"]
+    assert (await config_of(bus))["ack_wait"] == ours["ack_wait"]
+
+
+async def test_the_consumer_of_an_older_version_goes_on_where_it_is(bus: Bus) -> None:
+    await bus.orders_consumer()
+    ours = await config_of(bus)
+    await bus.jetstream.api("CONSUMER.DELETE.MAKEWAY_ORDERS.evictor")
+    del ours["opt_start_time"]
+    await configure(bus, {**ours, "deliver_policy": "all"})
+
+    await bus.orders_consumer()
+
+    assert (await config_of(bus))["deliver_policy"] == "all"
 
 
 async def test_a_consumer_in_its_place_that_cannot_be_changed_is_made_anew(bus: Bus) -> None:
     await bus.publish_order(make_order("uid-1"), 0)
-    await bus.jetstream.api(
-        CREATE,
-        {
-            "stream_name": "MAKEWAY_ORDERS",
-            "config": {
-                "durable_name": "evictor",
-                "name": "evictor",
-                "filter_subject": "makeway.v1.orders.>",
-                "deliver_policy": "new",
-                "ack_policy": "explicit",
-            },
-        },
-    )
+    other = {
+        "durable_name": "evictor",
+        "name": "evictor",
+        "filter_subject": "makeway.v1.orders.>",
+        "deliver_policy": "new",
+        "ack_policy": "explicit",
+    }
+    await configure(bus, other)
 
     consumer = await bus.orders_consumer()
 
@@ -201,7 +199,7 @@ async def test_a_consumer_that_another_login_changes_is_noticed_and_set_right_an
 ) -> None:
     monkeypatch.setattr("makeway.bus.streams.orders_consumer._COMPARE_SECONDS", 0.2)
     consumer = await bus.orders_consumer()
-    ours = (await bus.jetstream.api("CONSUMER.INFO.MAKEWAY_ORDERS.evictor"))["config"]
+    ours = await config_of(bus)
     if "deliver_subject" in takeover:
         await bus.jetstream.api("CONSUMER.DELETE.MAKEWAY_ORDERS.evictor")
         ours.pop("max_waiting")

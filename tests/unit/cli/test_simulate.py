@@ -29,6 +29,24 @@ partitions:
 """
 
 
+GROUP = """\
+apiVersion: scheduling.k8s.io/v1beta1
+kind: PodGroup
+metadata: {name: train}
+spec: {priority: 1000, schedulingPolicy: {gang: {minCount: 2}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: train}
+spec:
+  parallelism: 2
+  template:
+    spec:
+      priorityClassName: high
+      schedulingGroup: {podGroupName: train}
+      containers: [{name: c, resources: {requests: {cpu: "1"}}}]
+"""
+
 AT = ("--at", "2026-01-31T13:00:00+01:00")
 AS_OF = "as of 2026-01-31T12:00:00Z"
 
@@ -192,23 +210,16 @@ def test_wrong_usage_ends_with_2(cluster: str) -> None:
             "{kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}], resourceClaims: 7}}",
             "resourceClaims",
         ),
+        (f"{GROUP}---\n{GROUP.partition('---')[0]}", "PodGroup default/train is there twice"),
+        (f"{GROUP}---\n{{kind: PodGroup, metadata: [train]}}", "a PodGroup's metadata must be an object"),
     ],
 )
-def test_a_pod_of_another_shape_is_refused_with_its_cause(cluster: str, manifest: str, said: str) -> None:
+def test_a_pod_or_group_of_another_shape_is_refused_with_its_cause(
+    cluster: str, manifest: str, said: str
+) -> None:
     code, _, errors = run("-f", "-", "--cluster", cluster, *AT, stdin=manifest)
 
     assert (code, said in errors) == (1, True), errors
-
-
-def test_a_group_of_another_shape_and_one_twice_are_refused_with_the_cause(cluster: str) -> None:
-    group = GROUP.split("---", maxsplit=1)[0]
-    for manifests, said in (
-        (f"{GROUP}\n---\n{group}", "PodGroup default/train is there twice"),
-        (f"{GROUP}\n---\n{{kind: PodGroup, metadata: [train]}}", "a PodGroup's metadata must be an object"),
-    ):
-        code, _, errors = run("-f", "-", "--cluster", cluster, *AT, stdin=manifests)
-
-        assert (code, said in errors) == (1, True), errors
 
 
 LOWERED = """\
@@ -270,25 +281,6 @@ def test_a_group_that_goes_whole_for_a_quota_is_told_as_one(cluster: str) -> Non
 
 def test_without_pods_and_queues_there_is_nothing_to_simulate(cluster: str) -> None:
     assert run("--cluster", cluster)[0] == 2
-
-
-GROUP = """\
-apiVersion: scheduling.k8s.io/v1beta1
-kind: PodGroup
-metadata: {name: train}
-spec: {priority: 1000, schedulingPolicy: {gang: {minCount: 2}}}
----
-apiVersion: batch/v1
-kind: Job
-metadata: {name: train}
-spec:
-  parallelism: 2
-  template:
-    spec:
-      priorityClassName: high
-      schedulingGroup: {podGroupName: train}
-      containers: [{name: c, resources: {requests: {cpu: "1"}}}]
-"""
 
 
 def test_a_group_is_told_as_a_whole(cluster: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp import ClientSession
 
 from makeway.ui.edge import app as app_module
 from makeway.ui.edge.app import VIEWS
@@ -24,47 +25,48 @@ def page() -> Iterator[tuple[MadeUpPage, str]]:
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
+def made_up(page: tuple[MadeUpPage, str]) -> MadeUpPage:
+    return page[0]
+
+
+@pytest.fixture
+async def client(page: tuple[MadeUpPage, str]) -> AsyncIterator[ClientSession]:
+    """Ask the page by paths."""
+    async with ClientSession(page[1], cookie_jar=aiohttp.DummyCookieJar()) as session:
         yield session
 
 
-async def got(client: aiohttp.ClientSession, url: str, **headers: str) -> tuple[int, str]:
+async def got(client: ClientSession, url: str, **headers: str) -> tuple[int, str]:
     async with client.get(url, headers=headers, allow_redirects=False) as response:
         return response.status, await response.text()
 
 
-async def test_without_the_token_nothing_is_shown(
-    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession
-) -> None:
-    _, address = page
+async def test_without_the_token_nothing_is_shown(client: ClientSession) -> None:
     paths = [*VIEWS, "/api/now", "/api/events", "/api/cluster", "/api/queues"]
     for path in paths:
-        assert (await got(client, f"{address}{path}"))[0] == 401, path
-        assert (await got(client, f"{address}{path}", Authorization="Bearer wrong"))[0] == 401, path
-    assert (await got(client, f"{address}/?token=wrong"))[0] == 401
-    assert (await got(client, f"{address}/api/now?token={TOKEN}"))[0] == 401, "not of the page itself"
+        assert (await got(client, path))[0] == 401, path
+        assert (await got(client, path, Authorization="Bearer wrong"))[0] == 401, path
+    assert (await got(client, "/?token=wrong"))[0] == 401
+    assert (await got(client, f"/api/now?token={TOKEN}"))[0] == 401, "not of the page itself"
 
 
-async def test_the_token_leaves_the_address_for_a_cookie_that_scripts_cannot_read(
-    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession
+async def test_the_token_leaves_the_address_for_a_cookie_no_script_can_read(
+    client: ClientSession,
 ) -> None:
-    _, address = page
-    async with client.get(f"{address}/timeline?token={TOKEN}", allow_redirects=False) as response:
+    async with client.get(f"/timeline?token={TOKEN}", allow_redirects=False) as response:
         assert (response.status, response.headers["Location"]) == (303, "/timeline")
         cookie = SimpleCookie(response.headers["Set-Cookie"])["makeway-ui"]
 
     assert (cookie["httponly"], cookie["samesite"]) == (True, "strict")
     assert TOKEN not in cookie.value
-    status, text = await got(client, f"{address}/api/now", Cookie=f"makeway-ui={cookie.value}")
+    status, text = await got(client, "/api/now", Cookie=f"makeway-ui={cookie.value}")
     assert (status, '"stops"' in text) == (200, True)
 
 
-async def test_the_filters_of_a_view_stay_in_the_address_when_the_token_leaves_it(
-    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession
+async def test_the_filters_of_a_view_stay_in_the_address_without_its_token(
+    client: ClientSession,
 ) -> None:
-    _, address = page
-    asked = f"{address}/timeline?result=failed&token={TOKEN}&pod=a%26b"
+    asked = f"/timeline?result=failed&token={TOKEN}&pod=a%26b"
     async with client.get(asked, allow_redirects=False) as response:
         assert response.headers["Location"] == "/timeline?result=failed&pod=a%26b"
 
@@ -91,7 +93,7 @@ class FormGate:
     ],
 )
 async def test_who_logs_in_comes_to_the_view_that_was_asked_for(
-    client: aiohttp.ClientSession, asked: str, login: str, shown: str
+    client: ClientSession, asked: str, login: str, shown: str
 ) -> None:
     with MadeUpPage(count=1, nodes=1, gate=FormGate()).served() as address:
         async with client.get(f"{address}{asked}", allow_redirects=False) as response:
@@ -106,7 +108,7 @@ async def test_who_logs_in_comes_to_the_view_that_was_asked_for(
 @pytest.mark.parametrize(
     "view", ["//evil.example/", "https://evil.example/timeline", "/\\evil.example", "/logout"]
 )
-async def test_a_login_leads_to_no_other_page(client: aiohttp.ClientSession, view: str) -> None:
+async def test_a_login_leads_to_no_other_page(client: ClientSession, view: str) -> None:
     with MadeUpPage(count=1, nodes=1, gate=FormGate()).served() as address:
         async with client.post(
             f"{address}/login", params={"view": view}, data={"token": TOKEN}, allow_redirects=False
@@ -130,28 +132,21 @@ async def test_a_login_leads_to_no_other_page(client: aiohttp.ClientSession, vie
     ],
 )
 async def test_what_comes_from_another_page_is_not_answered(
-    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession, headers: dict[str, str], status: int
+    client: ClientSession, headers: dict[str, str], status: int
 ) -> None:
-    _, address = page
-    assert (await got(client, f"{address}/api/now", **BEARER, **headers))[0] == status
+    assert (await got(client, "/api/now", **BEARER, **headers))[0] == status
 
 
-async def test_a_form_of_another_page_starts_no_simulation(
-    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession
-) -> None:
-    _, address = page
+async def test_a_form_of_another_page_starts_no_simulation(client: ClientSession) -> None:
     async with client.post(
-        f"{address}/api/simulate", json={"manifest": "kind: Pod"}, headers={"Cookie": "makeway-ui=x"}
+        "/api/simulate", json={"manifest": "kind: Pod"}, headers={"Cookie": "makeway-ui=x"}
     ) as response:
         assert response.status == 403, "no origin, and so not a browser's own"
 
 
-async def test_every_answer_has_the_headers_that_keep_a_browser_strict(
-    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession
-) -> None:
-    _, address = page
+async def test_every_answer_has_the_headers_that_keep_a_browser_strict(client: ClientSession) -> None:
     for path in ("/", "/static/app.js", "/api/now", "/no-such", "/static/../edge/app.py"):
-        async with client.get(f"{address}{path}", headers=BEARER) as response:
+        async with client.get(path, headers=BEARER) as response:
             policy = response.headers["Content-Security-Policy"]
             assert "default-src 'none'" in policy
             assert "unsafe" not in policy
@@ -162,22 +157,18 @@ async def test_every_answer_has_the_headers_that_keep_a_browser_strict(
             assert "Cache-Control" in response.headers
 
 
-async def test_only_the_pages_own_files_can_be_read(
-    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession
-) -> None:
-    _, address = page
-    assert (await got(client, f"{address}/static/app.css"))[0] == 200
+async def test_only_the_pages_own_files_can_be_read(client: ClientSession) -> None:
+    assert (await got(client, "/static/app.css"))[0] == 200
     for path in ("/static/%2e%2e/edge/app.py", "/static//etc/passwd", "/static/", "/static/no-such.js"):
-        assert (await got(client, f"{address}{path}"))[0] == 404, path
+        assert (await got(client, path))[0] == 404, path
 
 
-async def test_long_answers_are_compressed_and_what_changes_is_sent_as_it_comes(
-    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession
+async def test_long_answers_are_compressed_and_changes_sent_as_they_come(
+    client: ClientSession,
 ) -> None:
-    _, address = page
     for path, encoding in (("/static/app.js", "gzip"), ("/livez", None), ("/api/events", None)):
         headers = {**BEARER, "Accept-Encoding": "gzip"}
-        async with client.get(f"{address}{path}", headers=headers) as response:
+        async with client.get(path, headers=headers) as response:
             assert (response.status, response.headers.get("Content-Encoding")) == (200, encoding), path
 
 
@@ -195,45 +186,36 @@ def test_no_file_names_another_host_or_has_a_script_or_style_in_its_text() -> No
             assert "onclick" not in text
 
 
-async def test_a_body_is_read_up_to_a_bound_whatever_it_is_said_to_be(
-    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession
-) -> None:
-    _, address = page
+async def test_a_body_is_read_up_to_a_bound_whatever_it_is_said_to_be(client: ClientSession) -> None:
 
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(100):
             yield b"x" * 10_000
 
-    async with client.post(f"{address}/api/simulate", data=endless(), headers=BEARER) as response:
+    async with client.post("/api/simulate", data=endless(), headers=BEARER) as response:
         assert response.status == 413
 
 
-async def test_what_is_asked_wrongly_is_answered_in_a_sentence(
-    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession
-) -> None:
-    _, address = page
+async def test_what_is_asked_wrongly_is_answered_in_a_sentence(client: ClientSession) -> None:
     for what in ("", "nothing", "a/../../../secrets", "../x", "Shop/web", "ord-%00"):
-        status, text = await got(client, f"{address}/api/story?what={what}", **BEARER)
+        status, text = await got(client, f"/api/story?what={what}", **BEARER)
         assert (status, text) == (404, "Give a pod as namespace/name, or the id of an order or decision.\n")
-    assert (await got(client, f"{address}/api/node?name=none", **BEARER))[0] == 404
-    assert (await got(client, f"{address}/api/pending?pod=shop/none", **BEARER))[0] == 404
-    assert (await got(client, f"{address}/api/now?x={'x' * 5000}", **BEARER))[0] == 403
-    async with client.post(f"{address}/api/simulate", data="[]", headers=BEARER) as response:
+    assert (await got(client, "/api/node?name=none", **BEARER))[0] == 404
+    assert (await got(client, "/api/pending?pod=shop/none", **BEARER))[0] == 404
+    assert (await got(client, f"/api/now?x={'x' * 5000}", **BEARER))[0] == 403
+    async with client.post("/api/simulate", data="[]", headers=BEARER) as response:
         assert response.status == 400
-    async with client.post(
-        f"{address}/api/simulate", json={"manifest": "kind: Node"}, headers=BEARER
-    ) as response:
+    async with client.post("/api/simulate", json={"manifest": "kind: Node"}, headers=BEARER) as response:
         assert response.status == 422
         assert "no pods in it" in await response.text()
 
 
 async def test_changes_come_as_events_and_so_many_browsers_at_once(
-    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+    made_up: MadeUpPage, client: ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made_up, address = page
     monkeypatch.setattr(app_module, "MOST_STREAMS", 1)
     revision = made_up.reader.timeline.revision
-    url = f"{address}/api/events"
+    url = "/api/events"
     async with client.get(url, headers={**BEARER, "Last-Event-ID": f"{revision - 1}"}) as stream:
         assert stream.headers["Content-Type"].startswith("text/event-stream")
         found = b""
@@ -251,9 +233,8 @@ async def test_changes_come_as_events_and_so_many_browsers_at_once(
 
 
 async def test_one_reading_of_the_cluster_serves_all_who_look_at_it(
-    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession
+    made_up: MadeUpPage, client: ClientSession
 ) -> None:
-    made_up, address = page
     for path in ("/api/cluster", "/api/cluster?by=kubernetes.io/arch", "/api/node?name=node-0001"):
-        assert (await got(client, f"{address}{path}", **BEARER))[0] == 200
+        assert (await got(client, path, **BEARER))[0] == 200
     assert made_up.cluster.readings == 1
