@@ -315,7 +315,12 @@ func (p *preemptor) follow(ctx context.Context, asked *ask.Asked) {
 		return
 	}
 	for waited := activationPause; waited <= p.engine.planner.Late.Lasts; waited += activationPause {
-		p.engine.activate(ctx, p.engine.pending(p.one()))
+		pod := p.engine.pending(p.one())
+		if pod == nil || !p.engine.placements.Pending(pod.UID) {
+			p.engine.planner.Late.Forget(p.uid) // it is gone, or has found room
+			return
+		}
+		p.engine.activate(ctx, pod)
 		goroutines.Sleep(ctx, activationPause)
 		if p.engine.planner.Late.Of(p.uid) != asked {
 			return

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/telemetry"
@@ -249,6 +250,32 @@ func TestALateAnswerAboutAGangIsUsedInItsNextCycle(t *testing.T) {
 
 	if _, status := w.gang(c); !status.IsSuccess() || len(w.bus.asked) != 1 {
 		t.Errorf("status %v, asked %d times", status, len(w.bus.asked))
+	}
+}
+
+func TestALateAnswerOfWhoHasFoundRoomIsDropped(t *testing.T) {
+	for name, finds := range map[string]func(*world, *v1.Pod){
+		"assumed": func(w *world, p *v1.Pod) { w.plugin.Reserve(w.ctx, framework.NewCycleState(), p, "n1") },
+		"bound":   (*world).bind,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, c := gangWorld(t, setup{leastWait: time.Millisecond}, 2, 1, gangMember("g1"))
+			answer, then := make(chan struct{}), plans(gangPlan("n1"))
+			w.bus.group = func(request *wire.PlanRequest) (*wire.PlanReply, error) {
+				<-answer
+				return then(request)
+			}
+			w.gang(c)
+			finds(w, c.group.Waiting[0])
+			w.eventually("it shows", func() bool { return !w.plugin.engine.placements.Pending("g1") })
+			close(answer)
+
+			w.eventually("it is dropped", func() bool { return w.plugin.engine.planner.Late.Of(c.group.UID) == nil })
+
+			if w.activator.of("g1") != 0 {
+				t.Error("it is tried again")
+			}
+		})
 	}
 }
 
