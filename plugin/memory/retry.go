@@ -29,6 +29,10 @@ const (
 	// planUnavailableInitial and planUnavailableMax bound the wait after a plan that could not be had.
 	planUnavailableInitial = time.Second
 	PlanUnavailableMax     = 30 * time.Second
+	// askedAgain is when a pod is tried again that a late answer has refused; it doubles with each of those in a row, up to askedAgainMax, which
+	// is when kube-scheduler tries it again without any event.
+	askedAgain    = 10 * time.Second
+	askedAgainMax = 5 * time.Minute
 	// maxChanges is how many changes of objects are remembered, for refusals that were asked for before them.
 	maxChanges = 256
 )
@@ -58,6 +62,7 @@ type pendingRetry struct {
 	due           bool // an object it depends on has changed
 	lastActivated time.Time
 	failures      int  // how often in a row no plan could be had
+	lateRefusals  int  // how often in a row a late answer has refused it
 	atOnce        bool // its time counts however lately it was activated
 	turn          bool // it is due since an order has ended
 	turns         int  // that it has had since it last came to a cycle
@@ -126,10 +131,30 @@ func (r *Retries) Refuse(pod wire.PodRef, asked Moment, at time.Time, dependsOn 
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	entry := r.entry(pod)
-	entry.waitUntil(at)
-	entry.dependsOn, entry.due, entry.failures, entry.atOnce = dependsOn, r.changedSince(asked, dependsOn), 0, false
+	r.refuse(r.entry(pod), asked, at, dependsOn)
 	r.shrink()
+}
+
+// RefuseLate is Refuse for an answer to a question of a cycle before: pods may have been placed since, and there is no event for a pod that
+// has become removable. So it is tried again soon, though ever later: where all answers are late, pods that are refused again and again
+// would keep the planner and the scheduler so busy that they stay so.
+func (r *Retries) RefuseLate(pod wire.PodRef, asked Moment, at time.Time, dependsOn []wire.Dependency) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	entry := r.entry(pod)
+	late := entry.lateRefusals
+	if again := r.clock.Now().Add(min(askedAgain<<min(late, 10), askedAgainMax)); at.IsZero() || again.Before(at) {
+		at = again
+	}
+	r.refuse(entry, asked, at, dependsOn)
+	entry.lateRefusals = late + 1
+	r.shrink()
+}
+
+// refuse has a pod wait for a time and for objects. The caller holds the lock.
+func (r *Retries) refuse(entry *pendingRetry, asked Moment, at time.Time, dependsOn []wire.Dependency) {
+	entry.waitUntil(at)
+	entry.dependsOn, entry.due, entry.failures, entry.lateRefusals, entry.atOnce = dependsOn, r.changedSince(asked, dependsOn), 0, 0, false
 }
 
 // Postpone remembers a pod that time alone helps.
@@ -348,7 +373,7 @@ func (r *Retries) Due(most int, turns bool) (pods []wire.PodRef) {
 			entry.turns++
 		}
 		entry.due, entry.turn, entry.lastActivated = false, false, now
-		if !entry.again() && len(entry.dependsOn) == 0 {
+		if !entry.again() && entry.lateRefusals == 0 && len(entry.dependsOn) == 0 {
 			delete(r.pods, types.UID(entry.pod.UID))
 		}
 		pods = append(pods, entry.pod)

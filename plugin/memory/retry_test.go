@@ -183,6 +183,38 @@ func TestPodsOfANamespaceThatHasItsShareWaitForItsOwnOrders(t *testing.T) {
 	}
 }
 
+func TestAPodThatLateAnswersRefuseAgainAndAgainIsTriedLaterEachTime(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Now())
+	r := NewRetries(now, unknownPod)
+	triedAfter := func() (waited time.Duration) {
+		for len(r.Due(RetryBurst, false)) == 0 {
+			now.SetTime(now.Now().Add(time.Second))
+			waited += time.Second
+		}
+		return waited
+	}
+
+	for i, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 5 * time.Minute, 5 * time.Minute} {
+		r.RefuseLate(waiting, r.Now(), time.Time{}, nil)
+		if waited := triedAfter(); waited != want {
+			t.Errorf("refusal %d: tried after %s, not %s", i, waited, want)
+		}
+	}
+	r.RefuseLate(waiting, r.Now(), now.Now().Add(7*time.Second), nil)
+	if waited := triedAfter(); waited != 7*time.Second {
+		t.Errorf("the refusal's own time: tried after %s", waited)
+	}
+	r.Refuse(waiting, r.Now(), now.Now().Add(time.Second), nil)
+	triedAfter()
+	if r.Count() != 0 {
+		t.Error("it is remembered after an answer in time")
+	}
+	r.RefuseLate(waiting, r.Now(), time.Time{}, nil)
+	if waited := triedAfter(); waited != 10*time.Second {
+		t.Errorf("after an answer in time: tried after %s", waited)
+	}
+}
+
 func TestARefusedPodIsDueWhenATolerationEnds(t *testing.T) {
 	now := testclock.NewFakePassiveClock(time.Now())
 	retries := NewRetries(now, unknownPod)

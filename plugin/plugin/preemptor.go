@@ -263,9 +263,6 @@ func (p *preemptor) unplanned(reply *wire.PlanReply) *preemptResult {
 	return p.later(endNotSynced, "no plan: "+message)
 }
 
-// askedAgain is how long a late answer's refusal holds at most.
-const askedAgain = 10 * time.Second
-
 // within returns a time, but none later than so long from now; zero is later than any.
 func (e *engine) within(most time.Duration, at time.Time) time.Time {
 	if soon := e.clock.Now().Add(most); at.IsZero() || soon.Before(at) {
@@ -275,14 +272,14 @@ func (e *engine) within(most time.Duration, at time.Time) time.Time {
 }
 
 // refused ends an attempt that the planner has refused. The preemptor is tried again at a time, not before long where that is zero, or
-// when something that the refusal depends on changes; within askedAgain, where a cycle before has asked: pods may have been placed since,
-// and there is no event for a pod that has become removable.
+// when something that the refusal depends on changes; sooner where a cycle before has asked.
 func (p *preemptor) refused(refusal *wire.Refusal, retryAt time.Time, message string, and ...wire.Dependency) *preemptResult {
 	dependsOn := append(slices.Clone(refusal.DependsOn[:min(len(refusal.DependsOn), maxDependencies)]), and...)
+	refuse := p.engine.memory.Retries.Refuse
 	if p.before {
-		retryAt = p.engine.within(askedAgain, retryAt)
+		refuse = p.engine.memory.Retries.RefuseLate
 	}
-	p.engine.memory.Retries.Refuse(p.one(), p.asked, retryAt, dependsOn)
+	refuse(p.one(), p.asked, retryAt, dependsOn)
 	return &preemptResult{kind: endRefused, message: message}
 }
 
