@@ -1,20 +1,23 @@
 """The breaker: what opens it and for whom, what it stops, and how it is kept and reset."""
 
+import asyncio
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
+from background import background
 from makeway.bus.messages import Outcome, VictimOutcome
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.breaker import CAUSES, LASTS, Trip, data_of, parse_breaker
 from makeway.evictor.intake.breaker_store import BreakerStore
-from makeway.evictor.intake.probe import ahead_of
+from makeway.evictor.intake.probe import ApiProbe, ahead_of
 from makeway.evictor.intake.wasted import WastedVictims, in_vain
 from makeway.evictor.limits.breaker import OPENS_AT, SKEWED_READINGS, Breaker
 from makeway.evictor.metrics import EvictorMetrics
@@ -24,6 +27,7 @@ from typed_calls import FakeApis
 from unit.evictor.building import NODE, NOW, a_pod, make_order, make_outcome, make_preemptor, preemptor_pod
 from unit.evictor.fakes import FakeCluster, VirtualClock
 from unit.evictor.test_service import World, running
+from unit.evictor.test_slots import Running, order_of
 
 SECOND = timedelta(seconds=1)
 _TABLE = json.loads((Path(__file__).parents[3] / "bus/testdata/breaker/cases.json").read_text())
@@ -162,6 +166,30 @@ def test_a_clock_that_is_off_opens_it_for_this_process_until_it_agrees() -> None
     assert breaker.unstored() == ()
     breaker.clock_read(timedelta(0))
     assert breaker.open() == ()
+
+
+async def test_an_evictor_whose_clock_is_off_leaves_orders_to_others() -> None:
+    world, breaker = Running(1, "a"), make_breaker()
+    breaker.clock_read(timedelta(hours=1))
+
+    async with world.taking_orders(ready=breaker.clock_agrees):
+        world.stream.put(order_of("a"))
+        await world.clock.run(60)
+        assert world.stream.handed == []
+        breaker.clock_read(timedelta(0))
+        await world.clock.run(1)
+
+        assert [one.said for one in world.stream.handed] == [["ack"]]
+
+
+async def test_the_clock_is_read_before_the_first_order_is_taken() -> None:
+    read = asyncio.get_running_loop().create_future()
+    api: Any = AsyncMock()
+    api.cluster_uid.return_value, api.server_time.return_value = "c", NOW
+    probe = ApiProbe(api, "c", VirtualClock(), read.set_result)
+
+    async with background(probe.probe_forever()):
+        assert await asyncio.wait_for(read, 1) == timedelta(0)
 
 
 def test_a_clock_is_off_only_by_what_neither_the_way_nor_the_rounding_explains() -> None:

@@ -119,9 +119,12 @@ class Running:
         self.taking: asyncio.Task[None] | None = None
 
     @asynccontextmanager
-    async def taking_orders(self, drain_seconds: float = deliveries.DRAIN_SECONDS) -> AsyncIterator[None]:
+    async def taking_orders(
+        self, drain_seconds: float = deliveries.DRAIN_SECONDS, ready: asyncio.Event | None = None
+    ) -> AsyncIterator[None]:
         """Take orders during the block; its end waits so long, in real time, for those that are under way."""
-        self.taking = asyncio.create_task(take_forever(self.stream, self.evictor.handle, self.slots))
+        taking = take_forever(self.stream, self.evictor.handle, self.slots, ready=ready)
+        self.taking = asyncio.create_task(taking)
         try:
             yield
         finally:

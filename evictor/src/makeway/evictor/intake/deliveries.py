@@ -40,9 +40,12 @@ async def take_forever(
     handle: Callable[[OrderDelivery], Awaitable[None]],
     slots: Slots,
     most: int = MAX_IN_HAND,
+    *,
+    ready: asyncio.Event | None = None,
 ) -> NoReturn:
     """Hand each order to `handle`, while they take less than `most` places; `slots` says which of them work.
 
+    None is taken while `ready` is not set: others take them.
     When cancelled, orders that wait for their first slot are cancelled, and those under way may end for
     `DRAIN_SECONDS`; then they are cancelled, too. `handle` answers that by giving its order back. An error
     that leaves `handle` is raised here: it is a defect, and the process starts afresh.
@@ -69,6 +72,8 @@ async def take_forever(
             while used >= most:
                 freed.clear()
                 await freed.wait()
+            if ready is not None:
+                await ready.wait()
             delivery = await orders.next(NEXT_TIMEOUT_SECONDS)
             if delivery is not None:
                 places = places_of(len(delivery.data))

@@ -42,16 +42,18 @@ class ApiProbe:
             OtherClusterError: the process has to start afresh.
         """
         while True:
-            await asyncio.sleep(INTERVAL_SECONDS)
             try:
                 uid = await self._api.cluster_uid()
                 await self._read_clock()
             except (ApiError, ApiUnavailable) as error:
                 self._trouble = str(error)
-                continue
-            self._trouble = ""
-            if uid != self._cluster_uid:
-                raise OtherClusterError(f"{self._api.server} is cluster {uid}, it was {self._cluster_uid}")
+            else:
+                self._trouble = ""
+                if uid != self._cluster_uid:
+                    raise OtherClusterError(
+                        f"{self._api.server} is cluster {uid}, it was {self._cluster_uid}"
+                    )
+            await asyncio.sleep(INTERVAL_SECONDS)
 
     async def _read_clock(self) -> None:
         before = self._clock.now()

@@ -9,11 +9,13 @@ it, and for whom, is chosen so that no author of pods can open it for others:
 * `signatures`: orders whose signature does not hold; everywhere.
 * `wasted-victims`: victims whose preemptor did not get the place; for the preemptor's namespace alone, which
   its own pods can bring about. It closes by itself after ten minutes.
-* `clock-skew`: this process's clock is not the API server's; for this process alone, until they agree.
+* `clock-skew`: this process's clock is not the API server's; for this process alone, until they agree. It
+  takes no orders meanwhile, so that others carry them out.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
@@ -67,6 +69,9 @@ class Breaker:
         self._evicted = Windows(TEN_MINUTES)  # victims, by the namespace that they were evicted for
         self._wasted = Windows(TEN_MINUTES)  # of these, those in vain
         self._skewed = 0
+        self.clock_agrees = asyncio.Event()
+        """Set unless the last reading of the clock was off."""
+        self.clock_agrees.set()
         self._reset_at: datetime | None = None  # the last reset that was taken
         self._show()
 
@@ -109,8 +114,10 @@ class Breaker:
         """Take a reading of how far this clock is ahead of the API server's; negative: behind."""
         if abs(ahead) <= SKEW:
             self._skewed = 0
+            self.clock_agrees.set()
             self._close("clock-skew")
             return
+        self.clock_agrees.clear()
         self._skewed += 1
         self._metrics.breaker_evidence.labels("clock-skew").inc()
         if self._skewed >= SKEWED_READINGS:
