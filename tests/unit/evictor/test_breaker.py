@@ -21,10 +21,19 @@ from makeway.evictor.intake.probe import ApiProbe, ahead_of
 from makeway.evictor.intake.wasted import WastedVictims, in_vain
 from makeway.evictor.limits.breaker import OPENS_AT, SKEWED_READINGS, Breaker
 from makeway.evictor.metrics import EvictorMetrics
-from makeway.runtime.kube import ApiError
+from makeway.runtime.kube import ApiError, ApiUnavailable
 from narrowing import there
 from typed_calls import FakeApis
-from unit.evictor.building import NODE, NOW, a_pod, make_order, make_outcome, make_preemptor, preemptor_pod
+from unit.evictor.building import (
+    CLUSTER,
+    NODE,
+    NOW,
+    a_pod,
+    make_order,
+    make_outcome,
+    make_preemptor,
+    preemptor_pod,
+)
 from unit.evictor.fakes import FakeCluster, VirtualClock
 from unit.evictor.test_service import World, running
 from unit.evictor.test_slots import Running, order_of
@@ -168,28 +177,29 @@ def test_a_clock_that_is_off_opens_it_for_this_process_until_it_agrees() -> None
     assert breaker.open() == ()
 
 
-async def test_an_evictor_whose_clock_is_off_leaves_orders_to_others() -> None:
-    world, breaker = Running(1, "a"), make_breaker()
-    breaker.clock_read(timedelta(hours=1))
+@pytest.mark.parametrize("fault", [ApiUnavailable("cut off"), None])
+async def test_an_evictor_that_is_cut_off_or_whose_clock_is_off_leaves_orders_to_others(
+    fault: Exception | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also before the first order that it would take."""
+    monkeypatch.setattr("makeway.evictor.intake.probe.INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr("makeway.evictor.intake.probe.AGAIN_SECONDS", 0.01)
+    world, api = Running(1, "a"), AsyncMock()
+    api.cluster_uid.side_effect = fault
+    api.cluster_uid.return_value = CLUSTER
+    api.server_time.return_value = NOW if fault else NOW + timedelta(hours=1)
+    probe = ApiProbe(api, CLUSTER, VirtualClock(), make_breaker().clock_read)
 
-    async with world.taking_orders(ready=breaker.clock_agrees):
+    async with background(probe.probe_forever()), world.taking_orders(ready=probe.usable):
+        await asyncio.sleep(0.05)
         world.stream.put(order_of("a"))
         await world.clock.run(60)
         assert world.stream.handed == []
-        breaker.clock_read(timedelta(0))
+        api.cluster_uid.side_effect, api.server_time.return_value = None, NOW
+        await asyncio.wait_for(probe.usable.wait(), 5)
         await world.clock.run(1)
 
         assert [one.said for one in world.stream.handed] == [["ack"]]
-
-
-async def test_the_clock_is_read_before_the_first_order_is_taken() -> None:
-    read = asyncio.get_running_loop().create_future()
-    api: Any = AsyncMock()
-    api.cluster_uid.return_value, api.server_time.return_value = "c", NOW
-    probe = ApiProbe(api, "c", VirtualClock(), read.set_result)
-
-    async with background(probe.probe_forever()):
-        assert await asyncio.wait_for(read, 1) == timedelta(0)
 
 
 def test_a_clock_is_off_only_by_what_neither_the_way_nor_the_rounding_explains() -> None:

@@ -219,7 +219,7 @@ async def run(
             await until_set(queues_read, QUEUES_WAIT_SECONDS)
             repairs = await bus.repairs.serve(mark_repair.handle)
             closing.push_async_callback(repairs.unsubscribe)
-            await take_forever(orders, evictor.handle, slots, ready=breaker.clock_agrees)
+            await take_forever(orders, evictor.handle, slots, ready=probe.usable)
 
         garbage.set_aside()
         return await run_until_signalled(

@@ -14,22 +14,31 @@ from makeway.runtime.kube import Api, ApiError, ApiUnavailable
 INTERVAL_SECONDS = 10.0
 """Between two probes; one cheap read each."""
 
+AGAIN_SECONDS = 1.0
+"""The same while there is no answer: no order is taken meanwhile."""
+
 
 class ApiProbe:
-    """Reads the cluster's UID and the server's clock now and then; `clock_read` is told how far it is off."""
+    """Reads the cluster's UID and the server's clock now and then.
+
+    `clock_read` is told how far it is off, and reports whether that is near enough.
+    """
 
     def __init__(
         self,
         api: Api,
         cluster_uid: str,
         clock: Clock,
-        clock_read: Callable[[timedelta], None],
+        clock_read: Callable[[timedelta], bool],
     ) -> None:
         self._api = api
         self._clock = clock
         self._clock_read = clock_read
         self._cluster_uid = cluster_uid
         self._trouble = ""
+        self.usable = asyncio.Event()
+        """Set unless the last probe had no answer, or the clocks differed: then others take the orders."""
+        self.usable.set()
 
     def unhealthy(self) -> str:
         """What went wrong with the last probe; empty where nothing did."""
@@ -42,10 +51,14 @@ class ApiProbe:
             OtherClusterError: the process has to start afresh.
         """
         while True:
+            again = INTERVAL_SECONDS
             try:
                 uid = await self._api.cluster_uid()
-                await self._read_clock()
-            except (ApiError, ApiUnavailable) as error:
+                agrees = await self._read_clock()
+            except ApiUnavailable as error:
+                self._trouble, again = str(error), AGAIN_SECONDS
+                self.usable.clear()
+            except ApiError as error:
                 self._trouble = str(error)
             else:
                 self._trouble = ""
@@ -53,12 +66,13 @@ class ApiProbe:
                     raise OtherClusterError(
                         f"{self._api.server} is cluster {uid}, it was {self._cluster_uid}"
                     )
-            await asyncio.sleep(INTERVAL_SECONDS)
+                (self.usable.set if agrees else self.usable.clear)()
+            await asyncio.sleep(again)
 
-    async def _read_clock(self) -> None:
+    async def _read_clock(self) -> bool:
         before = self._clock.now()
         at = await self._api.server_time()
-        self._clock_read(ahead_of(at, before, self._clock.now()))
+        return self._clock_read(ahead_of(at, before, self._clock.now()))
 
 
 def ahead_of(server: datetime, before: datetime, after: datetime) -> timedelta:

@@ -15,7 +15,6 @@ it, and for whom, is chosen so that no author of pods can open it for others:
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
@@ -69,9 +68,6 @@ class Breaker:
         self._evicted = Windows(TEN_MINUTES)  # victims, by the namespace that they were evicted for
         self._wasted = Windows(TEN_MINUTES)  # of these, those in vain
         self._skewed = 0
-        self.clock_agrees = asyncio.Event()
-        """Set unless the last reading of the clock was off."""
-        self.clock_agrees.set()
         self._reset_at: datetime | None = None  # the last reset that was taken
         self._show()
 
@@ -110,20 +106,22 @@ class Breaker:
         if lost >= OPENS_AT["wasted-victims"] and 2 * lost >= all_:
             self._trip("wasted-victims", namespace, f"{lost} of {all_} victims of ten minutes were wasted")
 
-    def clock_read(self, ahead: timedelta) -> None:
-        """Take a reading of how far this clock is ahead of the API server's; negative: behind."""
+    def clock_read(self, ahead: timedelta) -> bool:
+        """Take a reading of how far this clock is ahead of the API server's; report whether they agree.
+
+        Negative: behind.
+        """
         if abs(ahead) <= SKEW:
             self._skewed = 0
-            self.clock_agrees.set()
             self._close("clock-skew")
-            return
-        self.clock_agrees.clear()
+            return True
         self._skewed += 1
         self._metrics.breaker_evidence.labels("clock-skew").inc()
         if self._skewed >= SKEWED_READINGS:
             word = "ahead of" if ahead > timedelta(0) else "behind"
             seconds = abs(ahead).total_seconds()
             self._trip("clock-skew", "", f"this evictor's clock is {seconds:.0f} s {word} the API server's")
+        return False
 
     # ------------------------------------------------------------------------------- what holds
 
