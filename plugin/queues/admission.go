@@ -63,12 +63,17 @@ func (g *Gate) Admit(pod *v1.Pod, profileMode string) (rejected *Rejection) {
 
 // admit is Admit where limits are in force.
 func (g *Gate) admit(pod *v1.Pod, wanted demand, profileMode string) *Rejection {
-	if w := g.waiting.pods[pod.UID]; g.usage.members[pod.UID] != nil || w != nil && w.promised && w.like(&wanted) {
-		return nil // it has its place
+	switch w := g.waiting.pods[pod.UID]; {
+	case g.usage.members[pod.UID] != nil: // it has its place
+		return nil
+	case w != nil && w.promised && w.like(&wanted):
+		w.queued = true
+		return nil
 	}
 	if rejected := g.checkDemand(pod, wanted, profileMode); rejected != nil {
 		w := g.waiting.pods[pod.UID]
 		if rejected.reason == rejectedMayHelp && !w.tried {
+			w.queued = true
 			return nil
 		}
 		w.holdBack(g.clock.Now())

@@ -44,6 +44,7 @@ type waitingPod struct {
 // standing is how far a waiting pod has come.
 type standing struct {
 	promised bool // the room for it is spoken for
+	queued   bool // the scheduler's queue has asked for it since it was kept out: its cycle will come
 	passed   bool // it has passed the gate since
 	tried    bool // a cycle of its own has found no victims that make room; others are not run until something changes
 	held     bool // PreEnqueue holds it, or would: its condition is to say so
@@ -75,7 +76,7 @@ func newWaitingPod(pod *v1.Pod, demand demand, profileMode string) *waitingPod {
 //  2. older,
 //  3. lower UID.
 //
-// One that was activated and came back is passed over while it backs off.
+// One that was activated and came back, or did not come, is passed over while it backs off.
 //
 // A promise ends with the pod's place being reserved, its being turned away, or after a while. Not safe for
 // concurrent use.
@@ -288,6 +289,9 @@ func (l *waitingPods) runTimers(now time.Time) {
 			if w.passed {
 				l.remove(w)
 				continue
+			}
+			if uid := types.UID(w.pod.UID); !w.queued { // something else keeps it from a cycle, and others may have the room
+				l.backoffs[uid] = l.backoffs[uid].next(now)
 			}
 		case !w.flushAt.IsZero() && !now.Before(w.flushAt):
 			w.tried, w.flushAt = false, now.Add(heldFlush)
