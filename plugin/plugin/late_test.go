@@ -191,6 +191,32 @@ func TestALateAnswerThatThePodsNextCycleDoesNotComeToIsKeptNoLonger(t *testing.T
 	}
 }
 
+func TestAPodWhoseAnswerIsAwaitedKeepsTheRoomInItsQueue(t *testing.T) {
+	p, less := queuedPod("root.a", "p", "", high, "200"), queuedPod("root.a", "less", "", low, "200")
+	w := queued(t, p, less, queuedPod("root.b", "v", "n1", low, "500"))
+	w.plugin.engine.planner.Least = time.Millisecond
+	answer := make(chan struct{})
+	w.bus.plan = func(*wire.PlanRequest) (*wire.PlanReply, error) {
+		<-answer
+		return answers(candidate("n1", "!v"))(nil)
+	}
+	if w.held(p) {
+		t.Fatal("its queue holds it")
+	}
+
+	w.isLate(p)
+
+	if !w.held(less) {
+		t.Error("a less important pod takes the room")
+	}
+	close(answer)
+	w.eventually("it is tried again", func() bool { return w.activator.of(p.UID) == 1 })
+	if w.held(p) {
+		t.Error("its queue holds it")
+	}
+	w.nominated(p, "n1")
+}
+
 func TestAPlannerThatIsAwayIsNotWaitedForUntilItAnswersAProbe(t *testing.T) {
 	w, p, _ := simple(t, setup{}, nil) // a cycle waits longer than any test
 	back := w.bus.plan

@@ -393,7 +393,7 @@ func (p *preemptor) attempted(end preemptResult) {
 		e.planner.Late.Forget(p.uid)
 	}
 	for _, pod := range p.pods {
-		if end.kind != endNominated { // else the order holds the place from now on
+		if end.kind != endNominated && !p.kept { // else the order holds the place from now on, or it comes back as soon as its answer
 			e.gate.Tried(pod.UID)
 		}
 	}
