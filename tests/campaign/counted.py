@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -35,6 +35,7 @@ RESOLUTION = timedelta(seconds=1)
 
 _TAINT = "camp.example/counted"
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+_EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ class Counted:
     gone: int = 0
     orders: Mapping[str, Sequence[OrderHistory]] = field(default_factory=dict)
     """Those of each preemptor, by its UID, oldest first; voids are none."""
+    unbound: Collection[str] = ()
+    """UIDs of preemptors whose binding failed: kube-scheduler ends their nominations, and equals may come."""
 
     def findings(self, storms: Sequence[Deaths] = ()) -> list[str]:
         """Return what must not be: too many victims, a robbed preemptor, a second order, a late binding."""
@@ -74,14 +77,20 @@ class Counted:
         found = [f"preemptor {one.name} is not bound" for one in self.preemptors if one.bound is None]
         if self.gone != len(bound):
             found.append(f"{self.gone} victims are gone for {len(bound)} preemptors that are bound")
-        for one in bound:
-            orders = self.orders.get(one.uid, ())
-            if (served := sum(map(removed, orders))) != 1:
-                ends = ", ".join(map(_told, orders)) or "none"
+        lent = sum(self._served(one) - 1 for one in bound if one.uid in self.unbound)
+        for one in sorted(bound, key=self._served):
+            served = self._served(one)
+            if served == 0 and lent > 0:
+                lent -= 1
+            elif served != 1 and one.uid not in self.unbound:
+                ends = ", ".join(map(_told, self.orders.get(one.uid, ()))) or "none"
                 found.append(f"preemptor {one.name} is bound with {served} victims; its orders: {ends}")
         for storm in storms:
             found += self._of_storm(storm)
         return found
+
+    def _served(self, one: Preemptor) -> int:
+        return sum(map(removed, self.orders.get(one.uid, ())))
 
     def _of_storm(self, storm: Deaths) -> list[str]:
         found = []
@@ -181,6 +190,7 @@ class Preemptors:
             preemptors,
             self.victims - (len(pods) - len(preemptors)),
             {one.uid: orders.of_preemptor(one.uid) for one in preemptors},
+            await _unbound(api),
         )
 
     async def _create(self, name: str, priority: str) -> None:
@@ -205,6 +215,12 @@ class Preemptors:
 async def _pods(api: Api) -> list[dict[str, Any]]:
     found = json.loads(await api.request("GET", _PODS))["items"]
     return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+
+async def _unbound(api: Api) -> frozenset[str]:
+    failed = f"{_EVENTS}?fieldSelector=reason%3DFailedScheduling"
+    found = json.loads(await api.request("GET", failed))["items"]
+    return frozenset(one["involvedObject"]["uid"] for one in found if "Bind plugin" in (one["message"] or ""))
 
 
 def _is_preemptor(pod: Mapping[str, Any]) -> bool:

@@ -108,6 +108,16 @@ def test_preemptors_that_are_robbed_late_or_served_twice_are_found(
     assert any(found in one for one in findings), findings
 
 
+@pytest.mark.parametrize(("unbound", "found"), [((), 2), (("uid",), 0), (("other",), 1)])
+def test_an_equal_may_take_the_room_of_a_preemptor_whose_binding_failed(
+    unbound: tuple[str, ...], found: int
+) -> None:
+    pods = tuple(Preemptor(uid, uid, at(8), at(12)) for uid in ("uid", "other"))
+    seen = Counted(pods, 2, {"uid": (ended(1), ended(2))}, unbound)
+
+    assert len(seen.findings()) == found
+
+
 def counted(*orders: OrderHistory, gone: int = 1, bound: int | None = 12) -> Counted:
     preemptor = Preemptor("uid", "high-1", at(8), None if bound is None else at(bound))
     return Counted((preemptor,), gone, {"uid": orders})
