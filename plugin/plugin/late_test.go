@@ -482,6 +482,25 @@ func TestAPodWhoseAnswersAreAllLateComesToANodeThatManyOthersRankBefore(t *testi
 	}
 }
 
+func TestALateAnswerIsUsedThoughOthersHaveUsedUpTheTimeForVerification(t *testing.T) {
+	w, p := fullNodes(t, 2, licensed{nodes: []string{"n00"}})
+	answer, ranks := make(chan struct{}), w.bus.plan
+	w.plugin.engine.planner.Least = time.Millisecond
+	w.bus.plan = func(request *wire.PlanRequest) (*wire.PlanReply, error) {
+		<-answer
+		return ranks(request)
+	}
+	generation, _ := w.plugin.generationOf("n01")
+	w.plugin.engine.verified.failures.Add(time.Now(), verify.ClassOf(p), "n01", verify.Failure{Cause: verify.CauseFilters}, generation)
+	w.isLate(p)
+
+	w.plugin.engine.verified.budget.Spent(time.Now(), time.Minute)
+	close(answer)
+	w.eventually("it is tried again", func() bool { return w.activator.of(p.UID) == 1 })
+
+	expectVictims(t, w.nominated(p, "n00"), "on-n00")
+}
+
 func TestALateAnswerAboutAGangThatFailsVerificationIsAskedForAgainAndSaysNothingOfItsNodes(t *testing.T) {
 	w, c := gangWorld(t, setup{leastWait: time.Millisecond}, 2, 1, gangMember("g1"))
 	w.bus.group = func(q *wire.PlanRequest) (*wire.PlanReply, error) {

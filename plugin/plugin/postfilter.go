@@ -157,7 +157,7 @@ func (a *attempt) find(ctx context.Context) (passed []*verify.Candidate, reply *
 		return ended(a.unverifiable())
 	case a.mode == wire.ModeObserve:
 		return ended(*a.observe(func() (ask.Exchange, error) { return a.question(a.asks(a.args.MaxCandidates), false) }))
-	case len(a.failed) > 0 && !budget.IsOpen(a.engine.clock.Now()):
+	case len(a.failed) > 0 && !budget.IsOpen(a.engine.clock.Now()) && a.engine.planner.Late.Of(a.uid) == nil:
 		return ended(a.unfinished(false))
 	}
 	reply, end = a.plan(ctx, piece)
