@@ -355,7 +355,7 @@ type CommitReply struct {
 //
 // NotAfter: no effect of this order may begin later. StoreBy: an order that its stream took later is
 // refused, since its preemptor waits for it no longer. Awaited belong to other live orders,
-// and if one of those fails, so does this. NominationsToClear are pods of lower priority
+// and if one of those leaves its pod there, this fails. NominationsToClear are pods of lower priority
 // nominated to the same node. Preemptor and Node are absent from a quota order. An order of kind group
 // has Group and Members in their place, and its Victims are on any nodes. Void: the message says why
 // there is no order of this id. It is stored in the order's place, so that there never is one; it has no

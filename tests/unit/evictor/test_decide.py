@@ -5,11 +5,20 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from makeway.bus.messages import EvictionOrder, Fence, NominationToClear
+from makeway.bus.messages import (
+    EvictionOrder,
+    Fence,
+    NominationToClear,
+    Outcome,
+    OutcomeResult,
+    VictimOutcome,
+    VictimResult,
+)
 from makeway.core.k8s.objects import Node, Pod
 from makeway.core.policy.document import Policy
 from makeway.core.policy.rules import PreemptorFacts, rules_in_force
 from makeway.evictor.judge import decide
+from makeway.evictor.judge.awaited import awaited_state
 from makeway.evictor.judge.verdicts import (
     Await,
     Cancelled,
@@ -35,6 +44,7 @@ from unit.evictor.building import (
     awaiting,
     make_node,
     make_order,
+    make_outcome,
     make_preemptor,
     make_victim,
     preemptor_pod,
@@ -257,19 +267,38 @@ def test_one_spared_victim_refuses_the_order() -> None:
 # -------------------------------------------------------------------------------------------- awaited orders
 
 
+def ended(**results: OutcomeResult | None) -> dict[str, Outcome | None]:
+    return {name: None if one is None else make_outcome(name, one) for name, one in results.items()}
+
+
+BOTH = (*awaiting("one"), *awaiting("two"))
+
+
 def test_all_ended_well() -> None:
-    assert decide.awaited_state({"ord-1": "succeeded"}) is None
+    assert awaited_state(awaiting("one"), ended(one="succeeded")) is None
 
 
 def test_one_is_live() -> None:
-    assert decide.awaited_state({"ord-1": "succeeded", "ord-2": None}) == Await(("ord-2",))
+    assert awaited_state(BOTH, ended(one="succeeded", two=None)) == Await(("two",))
 
 
 @pytest.mark.parametrize("result", ["failed", "expired", "refused", "cancelled"])
-def test_one_did_not_make_its_room_though_another_is_live(result: str) -> None:
-    state = as_a(Failed, decide.awaited_state({"ord-1": None, "ord-2": result}))  # type: ignore[dict-item]
+def test_one_did_not_make_its_room_though_another_is_live(result: OutcomeResult) -> None:
+    state = as_a(Failed, awaited_state(BOTH, ended(one=None, two=result)))
 
     assert state.reason == "awaited-order-failed"
+
+
+@pytest.mark.parametrize(
+    ("became", "goes"),
+    [("deleted", True), ("terminating", True), ("gone", True), ("spared", False), ("notAttempted", False)],
+)
+def test_one_that_was_cut_short_has_removed_the_pod_that_is_awaited(became: VictimResult, goes: bool) -> None:
+    """An order of a quota ends so where the caps let only some of its victims go."""
+    victim = VictimOutcome(namespace="default", name="awaited", uid="awaited-uid", result=became)
+    outcome = replace(make_outcome("one", "refused"), victims=(victim,))
+
+    assert (awaited_state(awaiting("one"), {"one": outcome}) is None) == goes
 
 
 # ----------------------------------------------------------------------------------------------- nominations

@@ -255,7 +255,7 @@ class EvictionOrder(Message, frozen=True):
 
     `not_after`: no effect of this order may begin later. `store_by`: an order that its stream took later is
     refused, since its preemptor waits for it no longer. `awaited` belong to other live orders,
-    and if one of those fails, so does this. `nominations_to_clear` are pods of lower priority
+    and if one of those leaves its pod there, this fails. `nominations_to_clear` are pods of lower priority
     nominated to the same node. `preemptor` and `node` are absent from a quota order. An order of kind group
     has `group` and `members` in their place, and its `victims` are on any nodes. `void`: the message says why
     there is no order of this id. It is stored in the order's place, so that there never is one; it has no

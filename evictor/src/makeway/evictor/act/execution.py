@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
-from makeway.bus.messages import OutcomeResult, Victim
+from makeway.bus.messages import Outcome, Victim
 from makeway.core.k8s.objects import Pod
 from makeway.evictor.act.eviction import Eviction
 from makeway.evictor.act.looks import Looks
@@ -30,6 +30,7 @@ from makeway.evictor.act.reads import Reads
 from makeway.evictor.act.unit_work import UnitWork
 from makeway.evictor.act.work import Halt, OrderWork
 from makeway.evictor.judge import decide, gang
+from makeway.evictor.judge.awaited import awaited_state
 from makeway.evictor.judge.groups import first_of_units
 from makeway.evictor.judge.verdicts import Delete, Exempt, Failed, Gone, Refused, Terminating
 from makeway.evictor.limits.caps import MOST_AWAITING, Reservation, party_of, refused_by_cap
@@ -106,7 +107,7 @@ class Execution:
     # ------------------------------------------------------------------------- before the first delete
 
     async def _wait_for_awaited(self) -> None:
-        """Go on when every order that this one counts on has ended well.
+        """Go on when every order that this one counts on has removed what is awaited of it.
 
         Before it waits, the order is checked by itself, so that one that is not wanted waits for nothing.
         """
@@ -128,8 +129,8 @@ class Execution:
         with self._parts.records.awaiting.of(ids) as ended:
             while True:
                 ended.clear()
-                results = await self._work.until_deadline(lambda: self._results(ids))
-                state = decide.awaited_state(results)
+                outcomes = await self._work.until_deadline(lambda: self._outcomes(ids))
+                state = awaited_state(self._work.order.awaited, outcomes)
                 if state is None:
                     return
                 if isinstance(state, Failed):
@@ -138,9 +139,9 @@ class Execution:
                 await self._work.clock.idle(poll, ended)
                 poll = min(AWAIT_POLL_LIMIT_SECONDS, poll * 1.5)
 
-    async def _results(self, ids: Sequence[str]) -> dict[str, OutcomeResult | None]:
+    async def _outcomes(self, ids: Sequence[str]) -> dict[str, Outcome | None]:
         outcomes = await asyncio.gather(*(self._parts.records.outcome(i) for i in ids))
-        return {i: o.result if o is not None else None for i, o in zip(ids, outcomes, strict=True)}
+        return dict(zip(ids, outcomes, strict=True))
 
     async def _judge_all(self) -> list[Pending]:
         """Read and judge everything, behind a barrier the victims last; return those that go."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, TypeAlias, TypeGuard
 
-from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, NominationToClear, OutcomeResult, Victim
+from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, NominationToClear, Victim
 from makeway.bus.subjects import Subjects
 from makeway.core.daemonset.binding import bound_node
 from makeway.core.daemonset.rule import HIGHER_PRIORITY, KEEPS_EQUALS
@@ -46,13 +46,11 @@ from makeway.evictor.judge.contest import basis_of
 from makeway.evictor.judge.fences import LEASE, Fences
 from makeway.evictor.judge.groups import POD_GROUP, exempt_by_group
 from makeway.evictor.judge.verdicts import (
-    Await,
     Cancelled,
     Delete,
     Epoch,
     Exempt,
     Expired,
-    Failed,
     Gone,
     Proceed,
     Refused,
@@ -386,18 +384,6 @@ def first_exempt(verdicts: Mapping[str, VictimVerdict]) -> Refused | None:
         if isinstance(verdict, Exempt):
             return Refused("victim-spared", f"victim {uid}: {verdict.message}")
     return None
-
-
-def awaited_state(results: Mapping[str, OutcomeResult | None]) -> Await | Failed | None:
-    """What the ends of the orders that this one counts on mean for it. None: all ended well.
-
-    `results` has every awaited order's id; None where it has no outcome yet.
-    """
-    for order_id, result in results.items():
-        if result is not None and result != "succeeded":
-            return Failed("awaited-order-failed", f"order {order_id}, which this one counts on, {result}")
-    pending = tuple(order_id for order_id, result in results.items() if result is None)
-    return Await(pending) if pending else None
 
 
 def disruption_target(pod: Pod) -> PodCondition | None:
