@@ -404,6 +404,24 @@ func TestAMoreImportantPodTakesThePlaceOfALateAnswerWhosePodIsTriedAgain(t *test
 	w.nominated(more, "n1")
 }
 
+func TestALateRefusalThatIsWrongByNowRaisesNoAlarmAndHasThePodTriedInFull(t *testing.T) {
+	w, p, answer := lateWorld(t, refusesWith(candidate("n1", "a")))
+	w.isLate(p)
+	close(answer)
+	w.eventually("it is tried again", func() bool { return w.activator.of(p.UID) == 1 })
+	counted := func(result string) float64 { return ownMetric(t, "makeway_scheduler_refusal_samples_total", result) }
+	missed, undecided := counted(sampleMissed), counted(sampleUndecided)
+
+	_, status := w.cycle(p)
+
+	if status.Code() != fwk.Unschedulable || !w.plugin.engine.verified.samples.Full(time.Now(), p.UID) {
+		t.Errorf("status %v", status)
+	}
+	if counted(sampleMissed) != missed || counted(sampleUndecided) != undecided+1 {
+		t.Error("it counts as wrong")
+	}
+}
+
 func TestACycleWaitsAsLongAsAnotherOneWouldCost(t *testing.T) {
 	const filters, least, most = 30 * time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond
 	w, _, _ := simple(t, setup{leastWait: least}, nil)

@@ -84,18 +84,20 @@ func (a *attempt) contradicts(ctx context.Context, reply *wire.PlanReply) bool {
 	passed, why := a.verifier().Check(ctx, *reply.Sample, true)
 	result := sampleUndecided
 	switch {
-	case passed != nil:
+	case passed != nil && !a.before: // else the node may have changed since a cycle before asked
 		result = sampleMissed
 	case why.Cause == verify.CauseFilters || why.Cause == verify.CauseTooMany:
 		result = sampleConfirmed
 	}
 	refusalSamples.WithLabelValues(result).Inc()
 	logger := klog.FromContext(ctx)
-	if passed == nil {
-		logger.V(2).Info("refusal_sampled", "pod", klog.KObj(a.pod), "node", reply.Sample.Node, "decision_id", reply.DecisionID, "result", result)
-		return false
+	if passed != nil {
+		a.engine.verified.samples.Missed(a.engine.clock.Now(), a.pod.UID)
 	}
-	a.engine.verified.samples.Missed(a.engine.clock.Now(), a.pod.UID)
+	if result != sampleMissed {
+		logger.V(2).Info("refusal_sampled", "pod", klog.KObj(a.pod), "node", reply.Sample.Node, "decision_id", reply.DecisionID, "result", result)
+		return passed != nil
+	}
 	logger.Error(nil, "refusal_missed", "pod", klog.KObj(a.pod), "pod_uid", a.pod.UID, "node", reply.Sample.Node, "victims", len(passed.Victims),
 		"request_id", reply.RequestID, "decision_id", reply.DecisionID, "planner", reply.Planner, "remedy", "report it with the output of: makeway replay "+reply.DecisionID)
 	return true
