@@ -447,20 +447,30 @@ func TestADryRunEndsAsItBeganThoughTheQueuesChangeMeanwhile(t *testing.T) {
 }
 
 func TestAWaitingPodThatIsChangedIsLookedAtAgain(t *testing.T) {
-	w := limited(t, limit("root", "cpu", 100), limit("root.a", "cpu", 10), limit("root.b"))
-	p := in("root.a", "p", 0, 50).Obj()
-	w.shows(p)
-	w.rejected(p)
-	if got := w.activated(); len(got) != 0 {
-		t.Fatalf("activated %v", got)
-	}
+	limits := []wire.QueueLimit{limit("root", "cpu", 100), limit("root.a", "cpu", 10), limit("root.b")}
+	for name, before := range map[string]func(*gateWorld){
+		"its queue is full":    func(*gateWorld) {},
+		"it was promised room": func(w *gateWorld) { w.limit(limit("root"), limit("root.a"), limit("root.b", "cpu", 0)); w.activated() },
+		"there are no limits":  func(w *gateWorld) { w.gate.NoQueues() },
+	} {
+		w := limited(t, limits...)
+		p := in("root.a", "p", 0, 50).Obj()
+		w.shows(p)
+		w.rejected(p)
+		if got := w.activated(); len(got) != 0 {
+			t.Fatalf("activated %v", got)
+		}
+		before(w)
 
-	moved := p.DeepCopy()
-	moved.Labels["queue"] = "root.b"
-	w.shows(moved)
+		moved := p.DeepCopy()
+		moved.Labels["queue"] = "root.b"
+		w.shows(moved)
 
-	if got := w.activated(); !slices.Equal(got, []string{"p"}) {
-		t.Errorf("activated %v", got)
+		w.limit(limits...)
+		w.clock.Step(activationBackoffInitial)
+		if got := w.activated(); !slices.Equal(got, []string{"p"}) {
+			t.Errorf("%s: activated %v", name, got)
+		}
 	}
 }
 

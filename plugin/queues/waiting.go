@@ -204,19 +204,23 @@ func (l *waitingPods) isFreed(w *waitingPod) bool {
 	return w.blocked != nil && l.freed[w.blocked.number] > w.checked
 }
 
-// update takes a waiting pod in as it is now, and reports whether that makes a difference.
+// update takes a waiting pod in as it is now, and reports whether that makes a difference. A promise ends with what it was made for.
 func (l *waitingPods) update(pod *v1.Pod, tree *queueTree) bool {
 	w := l.pods[pod.UID]
-	if w == nil || w.promised || tree == nil {
+	if w == nil {
 		return false
 	}
 	now := demandOf(pod)
 	if now.like(&w.demand) {
 		return false
 	}
-	now.place(tree)
-	l.remove(w)
-	w = newWaitingPod(pod, now, w.profileMode)
+	if leaf := l.remove(w); leaf != nil {
+		l.noteFreed(leaf)
+	}
+	w.demand, w.standing = now, standing{held: w.held && tree == nil}
+	if tree != nil {
+		w.place(tree)
+	}
 	l.enter(w)
 	w.due = true
 	return true
