@@ -39,6 +39,8 @@ from makeway.planner.commit.judge import (
 )
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.orders.limits import NAMESPACE_SHARE, ORDERS_IN_FLIGHT
+from makeway.planner.orders.not_now import Asker
+from makeway.planner.orders.pledges import Pledge
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
@@ -466,6 +468,35 @@ def test_what_is_in_flight_is_counted_again_only_once_the_nomination_shows() -> 
     assert waiting == first
     assert isinstance(shown, Accepted)
     assert ([one.uid for one in shown.order.victims], shown.order.counts_on) == ([], ("ord-0",))
+
+
+def test_of_two_commits_that_would_wait_for_each_other_the_later_plans_goes_on() -> None:
+    """One counts on the other's pledge, which has planned anew since, beside the first one's order."""
+    ledger = Ledger()
+    pledge = Pledge("dec-1", Asker("urgent", "default", HIGH), (PLACE,), ("a",), NOW + timedelta(seconds=5))
+    ledger.pledges.pledge("urgent", pledge)
+    waiting = replace(live_order("ord-2", "other", "b"), awaited=(Awaited(uid="a", order_id="dec-1"),))
+    ledger.reserve(waiting)
+    judging = CommitJudge(
+        snapshot(),
+        ledger,
+        {"urgent": "n1"},
+        "enforce",
+        policy=Policy,
+        brake=lambda: RELEASED,
+        versions={},
+    )
+
+    assert ledger.in_flight(NOW, asking="urgent") == {}
+    assert ledger.in_flight(NOW, asking="third") == {"b": "ord-2"}
+    first = as_a(Accepted, judging.judge(commit("a", "b"), offer(), NOW))
+    ledger.reserve(first.order)
+    again = as_a(Accepted, judging.judge(commit("a", "b"), offer(), NOW, first))
+
+    for one in (first, again):
+        assert ([victim.uid for victim in one.order.victims], one.waits_for) == (["a", "b"], "")
+    ledger.ordered(again.order)
+    assert ledger.in_flight(NOW, asking="other") == {"a": "ord-1", "b": "ord-1"}
 
 
 def test_what_a_more_important_pod_takes_of_the_limit_is_not_taken_from_an_order_that_was_accepted() -> None:

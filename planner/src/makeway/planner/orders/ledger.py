@@ -166,21 +166,27 @@ class Ledger:
         self._live = {id_: one for id_, one in self._live.items() if id_ in self._reserved}
         return lost
 
-    def in_flight(self, now: datetime, *, asking: str = "", pledged: int | None = None) -> dict[str, str]:
+    def in_flight(
+        self, now: datetime, *, asking: str = "", plan: str = "", pledged: int | None = None
+    ) -> dict[str, str]:
         """Return the UIDs that live orders remove, each with its order's id.
 
         Victims of an order that has succeeded need no second order, so they count as in flight until the
         watch here shows them leaving. A pod that two orders name belongs to the elder. `asking`: UID of the
         preemptor that asks. A preemptor with a live order does not ask, so an order of its own has ended,
         though its outcome was not read here yet; to count on its victims would be to count on an order that
-        failed.
+        failed. Nor does it count on an order that is not stored and waits for its own, or for its plan: each
+        would wait for the other. `plan`: by id, the one that it commits; else its last one.
         `pledged`: with what is pledged to pods of at least this priority.
         """
         self._forget(now)
+        own = {order_id for order_id, live in self._live.items() if asking and live.preemptor == asking}
+        waited_for = {*own, plan or self.pledges.id_of(asking)}
         victims = {
             order_id: live.victims
             for order_id, live in self._live.items()
-            if not asking or live.preemptor != asking
+            if order_id not in own
+            and not (order_id in self._reserved and waited_for.intersection(live.order.counts_on))
         }
         self._settled = {uid: order_id for uid, order_id in self._settled.items() if self._staying(uid)}
         found = dict(self._settled)

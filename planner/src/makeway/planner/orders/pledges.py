@@ -118,6 +118,11 @@ class Pledges:
         """Forget that of a preemptor: its commit has come."""
         self._by_uid.pop(uid, None)
 
+    def id_of(self, uid: str) -> str:
+        """Return the id of a preemptor's pledge; empty where it has none."""
+        pledge = self._by_uid.get(uid)
+        return "" if pledge is None else pledge.pledge_id
+
     def live(self, now: datetime, *, asking: str = "") -> Iterator[Pledge]:
         """Return those that count for a preemptor that asks."""
         while self._by_uid and next(iter(self._by_uid.values())).until <= now:

@@ -64,7 +64,7 @@ class CommitJudge:
         pledged = ledger.pledges.victims(now, asking=uid)
         around = replace(
             around,
-            in_flight=ledger.in_flight(now, asking=uid),
+            in_flight=ledger.in_flight(now, asking=uid, plan=offer.decision_id),
             pledged=pledged,
             unstored=ledger.reserved() | frozenset(pledged.values()),
             leaving=ledger.leaving(now),
