@@ -13,9 +13,8 @@ from makeway.planner.offline.manifests import ManifestError
 from makeway.planner.offline.obstacles import FITS, HELPS
 from makeway.ui.model.grid import ZONE, grid_of, node_of
 from makeway.ui.model.observed import Comparisons
-from makeway.ui.model.obstacles import standing_of
 from makeway.ui.model.queues import tree_of
-from makeway.ui.model.simulating import MOST_PODS, check, simulated
+from makeway.ui.model.simulating import MOST_PODS, check, simulated, standing_of
 from narrowing import as_a, there
 from ui_page import MadeUpCluster, cluster, queue_report
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from makeway.bus.comparison import Choice, Comparison
 from makeway.bus.decisions import DecisionRecord, RankedCandidate
@@ -13,24 +13,14 @@ from makeway.core.comparison import LEAST_LOST_WORK
 from makeway.core.config.duration import as_text
 from makeway.core.k8s.times import api_time
 from makeway.core.text import counted, first_few
+from makeway.planner.offline.results import QuotaVictim
 
 _NAMED = 3
 """Terminating pods that are named."""
 
 
-class _Going(Protocol):
-    """A pod that would be evicted."""
-
-    @property
-    def unit(self) -> str:
-        """The group with which it goes whole; empty where there is none."""
-
-    @property
-    def node(self) -> str:
-        """Where it runs."""
-
-
-_V = TypeVar("_V", bound=_Going)
+_Going = Victim | QuotaVictim
+_V = TypeVar("_V", Victim, QuotaVictim)
 
 
 def in_units(victims: Iterable[_V]) -> list[tuple[str, list[_V]]]:

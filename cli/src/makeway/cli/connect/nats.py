@@ -237,7 +237,7 @@ async def reachable(urls: str, kubeconfig: Path | None, context: str | None) -> 
     """
     first = urlsplit(urls.split(",", maxsplit=1)[0].strip())
     service = _SERVICE.fullmatch(first.hostname or "")
-    if service is None or _is_address(first.hostname or "") or await _answers(first):
+    if service is None or _is_address(first.hostname or "") or not await _refused(first):
         yield Endpoint(urls)
         return
     port = first.port or _PORT
@@ -303,11 +303,6 @@ async def must_answer(urls: str) -> None:
     if refused and len(refused) == len(servers):
         hosts = ", ".join(f"{one.hostname}:{one.port or _PORT}" for one in servers)
         raise BusAway(f"cannot connect to NATS at {hosts}: {refused[0]}")
-
-
-async def _answers(url: SplitResult) -> bool:
-    """Whether something takes connections there."""
-    return not await _refused(url)
 
 
 async def _refused(url: SplitResult) -> str:

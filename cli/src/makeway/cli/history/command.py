@@ -20,7 +20,7 @@ from makeway.cli.history import unreadable as kept_aside
 from makeway.cli.history.comparisons import Summary, summed
 from makeway.cli.history.following import follow as follow_entries
 from makeway.cli.history.rows import History, Wanted
-from makeway.cli.history.story import Message, Row
+from makeway.cli.history.story import Message
 from makeway.cli.history.streams import everything, must_exist
 from makeway.cli.output import Printer, TableOutputOption
 from makeway.cli.shared_options import since_given
@@ -108,7 +108,7 @@ async def history(
             _show_unreadable(printer, await kept_aside.unreadable(bus, start if since else None), now)
             return
         if compare:
-            found = [one for one in await comparisons.comparisons(bus, start) if _takes(wanted, one)]
+            found = [one for one in await comparisons.comparisons(bus, start) if wanted.takes(one)]
             _show_compared(printer, found, now)
             return
         rows = (await _read(bus, start)).rows(now, wanted)
@@ -137,19 +137,6 @@ def _show_unreadable(printer: Printer, found: list[QuarantineEntry], now: dateti
         printer.table(kept_aside.COLUMNS, (kept_aside.cells(one, now) for one in found))
     else:
         printer.note("no message was put aside")
-
-
-def _takes(wanted: Wanted, one: Comparison) -> bool:
-    choices = [choice for choice in (one.makeway, one.default_preemption) if choice is not None]
-    row = Row(
-        at=one.at,
-        kind="pod",
-        result=one.result,
-        namespace=one.preemptor.namespace,
-        queue=one.queue,
-        victims=tuple(victim for choice in choices for victim in choice.victims),
-    )
-    return wanted.takes(row)
 
 
 def _show_compared(printer: Printer, found: list[Comparison], now: datetime) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from makeway.bus.errors import Malformed
 from makeway.cli.history import rows
-from makeway.cli.history.rows import History, Wanted
+from makeway.cli.history.rows import History, Wanted, namespaces_of
 from makeway.cli.history.story import ORDERED_WITHIN, Message, Row
 from makeway.cli.history.streams import StreamEntry
 from makeway.cli.output import Printer
@@ -38,19 +38,7 @@ class Coming:
         wanted = [row for row in changed if self._wanted.takes(row)]
         if changed or not self._wanted.namespace:
             return bool(wanted) or not changed, wanted
-        return self._wanted.namespace in _namespaces(entry.content), []
-
-
-def _namespaces(content: Any) -> set[str]:
-    """Return the namespaces that a message names which changes no row."""
-    choices = [getattr(content, name, None) for name in ("makeway", "default_preemption")]
-    named = [
-        *getattr(content, "victims", ()),
-        *(one for choice in choices if choice for one in choice.victims),
-    ]
-    if (preemptor := getattr(content, "preemptor", None)) is not None:
-        named.append(preemptor)
-    return {one.namespace for one in named}
+        return self._wanted.namespace in namespaces_of(entry.content), []
 
 
 async def follow(printer: Printer, entries: AsyncIterator[StreamEntry], wanted: Wanted) -> None:

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -64,12 +64,22 @@ class Wanted:
     namespace: str = ""
     queue: str = ""
 
-    def takes(self, row: Row) -> bool:
-        """Report whether a row is one of them."""
-        named = {row.namespace, *(victim.namespace for victim in row.victims)}
-        if self.namespace and self.namespace not in named:
+    def takes(self, one: Row | Comparison) -> bool:
+        """Report whether a row, or a comparison, is one of them."""
+        if self.namespace and self.namespace not in namespaces_of(one):
             return False
-        return not self.queue or row.queue == self.queue or row.queue.startswith(f"{self.queue}.")
+        return not self.queue or one.queue == self.queue or one.queue.startswith(f"{self.queue}.")
+
+
+def namespaces_of(content: Any) -> set[str]:
+    """Return the namespaces of the pods that a row or a message names, as preemptor or victims."""
+    choices = [getattr(content, name, None) for name in ("makeway", "default_preemption")]
+    named = [
+        *getattr(content, "victims", ()),
+        *(one for choice in choices if choice for one in choice.victims),
+    ]
+    named += [getattr(content, "preemptor", None), content if isinstance(content, Row) else None]
+    return {one.namespace for one in named if one is not None}
 
 
 @dataclass

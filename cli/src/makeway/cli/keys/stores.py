@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -15,7 +14,7 @@ import msgspec
 from makeway.bus.signing.keys import MAX_PUBLIC_KEYS, PublicKeys, SigningKey, SigningKind
 from makeway.core.k8s.times import api_time
 from makeway.runtime.key_ring import CONFIGMAP
-from makeway.runtime.kube import MERGE_PATCH, Api, ApiError
+from makeway.runtime.kube import MERGE_PATCH, Api, read_object
 
 Data: TypeAlias = dict[str, str]
 """What a Secret or the ConfigMap holds, decoded."""
@@ -66,14 +65,10 @@ class KeyStore:
     async def read(self, name: str) -> Data | None:
         """Return what is stored by a name; None where nothing is. Raises ValueError where it is no text."""
         self._found.pop(name, None)
-        core = self.api.core
-        operation = core.read_namespaced_config_map if name == CONFIGMAP else core.read_namespaced_secret
-        try:
-            body = await self.api.call(operation, name, self.namespace)
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return None
-            raise
+        kind = "configmaps" if name == CONFIGMAP else "secrets"
+        body = await read_object(self.api, f"/api/v1/namespaces/{self.namespace}/{kind}/{name}")
+        if body is None:
+            return None
         self._found[name] = msgspec.json.decode(body, type=dict[str, Any])
         return self.data(name, "strict")
 

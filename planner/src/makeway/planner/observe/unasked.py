@@ -165,16 +165,10 @@ def _group_request(
     seen: UnaskedPreemption, group: GroupRecord, cluster_uid: str, request_id: str
 ) -> PlanRequest:
     """Return what a scheduler would have asked about a group, without its classes."""
-    return PlanRequest(
-        api_version=API_VERSION,
-        request_id=request_id,
-        cluster_uid=cluster_uid,
-        mode="observe",
-        timeout_milliseconds=0,
-        profile=Profile(name=seen.pod.spec.scheduler_name or ""),
-        group=GroupPreemptor(
-            namespace=group.key.namespace, name=group.key.name, uid=group.uid, priority=group.priority
-        ),
-        classes=(),
-        must_place=len(seen.members),
+    named = GroupPreemptor(
+        namespace=group.key.namespace, name=group.key.name, uid=group.uid, priority=group.priority
+    )
+    request = _request(seen.pod, cluster_uid, request_id)
+    return msgspec.structs.replace(
+        request, group=named, classes=(), must_place=len(seen.members), max_candidates=0
     )

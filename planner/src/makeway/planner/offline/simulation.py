@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -40,7 +40,7 @@ from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.naming import as_placement
 from makeway.planner.plan.request import MOST_PODS, NamelessPodError, Question, question_of
 from makeway.planner.plan.result import PlanRefusal
-from makeway.planner.plan.unfiltered import judge_pod
+from makeway.planner.plan.unfiltered import PodVerdict, judge_pod
 from makeway.planner.snapshot.changes import KnowPodGroups, PutDaemonSet, PutPod, PutPodGroup, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -102,9 +102,12 @@ class Simulation:
         question = self._question(request, where)
         snapshot, warnings = self._world.snapshot, list(admitted.warnings)
         question = as_asked(snapshot, question, admitted.pod)
+
+        def told(answer: PodVerdict | PlanRefusal) -> SimulatedPod:
+            return described(snapshot, request, question, answer, now=self._now, warnings=warnings)
+
         if new.refusal:
-            refusal = not_admitted(snapshot, new.refusal)
-            return described(snapshot, request, question, refusal, now=self._now, warnings=warnings)
+            return told(not_admitted(snapshot, new.refusal))
         question = self._with_known_claims(question, warnings)
         warnings += unseen(snapshot, admitted.raw, question)
         if question.daemonset_node:
@@ -113,10 +116,9 @@ class Simulation:
             self._put_daemonset(question.preemptor)
         snapshot.apply(PutPod(question.preemptor))
         if admitted.gates:
-            refusal = gated(snapshot, question, admitted.gates)
-            return described(snapshot, request, question, refusal, now=self._now, warnings=warnings)
+            return told(gated(snapshot, question, admitted.gates))
         judged = judge_pod(snapshot, self._widened(question), self._now, self._cache)
-        answer = described(snapshot, request, question, judged, now=self._now, warnings=warnings)
+        answer = told(judged)
         if judged.best is not None:
             self._let_go(judged.best.gone)
         if answer.node is not None:
@@ -360,14 +362,17 @@ def described_group(
     warnings: tuple[str, ...],
 ) -> SimulatedGroup:
     """Write down what was found. `nodes`: of each member's UID that gets one."""
-    key, planned = group.record.key, isinstance(result, GangPlan)
-    victims = (
-        tuple(victim_of(one.pod.node, one) for one in result.victims) if isinstance(result, GangPlan) else ()
-    )
-    awaited = awaited_of(result.awaited) if isinstance(result, GangPlan) else ()
-    outcome: Result = "fits" if planned else "refused"
-    if victims or awaited:
-        outcome = "preempts" if victims else "waits"
+    key = group.record.key
+    outcome: Result = "refused"
+    found: dict[str, Any] = {"victims": (), "awaited": (), "price": None, "domains": {}, "diagnosis": None}
+    if isinstance(result, GangPlan):
+        outcome = "preempts" if result.victims else "waits" if result.awaited else "fits"
+        found["victims"] = tuple(victim_of(one.pod.node, one) for one in result.victims)
+        found["awaited"] = awaited_of(result.awaited)
+        found["price"] = price_of(result.price)
+        found["domains"] = dict(result.domains)
+    else:
+        found["diagnosis"] = Refusal(reason=result.reason, message=result.message)
     return SimulatedGroup(
         namespace=key.namespace,
         name=key.name,
@@ -378,13 +383,7 @@ def described_group(
         members=tuple(
             SimulatedMember(name=one.preemptor.name, node=nodes.get(one.preemptor.uid)) for one in members
         ),
-        victims=victims,
-        awaited=awaited,
-        price=price_of(result.price) if isinstance(result, GangPlan) else None,
-        domains=dict(result.domains) if isinstance(result, GangPlan) else {},
-        diagnosis=Refusal(reason=result.reason, message=result.message)
-        if isinstance(result, PlanRefusal)
-        else None,
+        **found,
         nodes_total=result.scope.nodes_total,
         nodes_potential=result.scope.nodes_potential,
         left_to_verification=result.left_out,

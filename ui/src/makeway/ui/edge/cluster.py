@@ -25,8 +25,7 @@ from makeway.planner.offline.world import World
 from makeway.runtime.kube import Api, read_object
 from makeway.runtime.settings import ConfigSettings
 from makeway.ui.model.grid import Grid, NodeView, grid_of, node_of
-from makeway.ui.model.obstacles import Standing, standing_of
-from makeway.ui.model.simulating import simulated
+from makeway.ui.model.simulating import Standing, simulated, standing_of
 
 FRESH_SECONDS: Final = 15.0
 _MOST_WAITING: Final = 8

@@ -19,8 +19,8 @@ from makeway.ui.edge.cluster import ClusterReader
 from makeway.ui.edge.reader import Reader
 from makeway.ui.model.now import Acting, acting_of
 from makeway.ui.model.observed import ObservedView
-from makeway.ui.model.obstacles import Standing
 from makeway.ui.model.queues import QueueTreeView, tree_of
+from makeway.ui.model.simulating import Standing
 
 _QUEUES_SECONDS: Final = 5.0
 _STORIES_AT_ONCE: Final = 2

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from makeway.bus.comparison import Comparison
+from makeway.bus.comparison import Choice, Comparison
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import EvictionOrder, Outcome, Victim
 from makeway.cli.history.story import Message, Row
@@ -23,6 +23,9 @@ OVERDUE: Final = "overdue"
 """The result of an order that has no outcome, and whose deadline is past."""
 
 _GRACE: Final = timedelta(seconds=2)
+
+
+V = TypeVar("V", DecisionRecord, EvictionOrder, Outcome, Choice)
 
 
 class Entry(Row, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -44,46 +47,28 @@ def bounded(message: Message) -> tuple[Message, int]:
     What else it says is kept in the stream, and read when it is asked for. O(victims).
     """
     match message:
-        case DecisionRecord():
-            small = msgspec.structs.replace(
-                message,
-                victims=message.victims[:MOST_VICTIMS],
-                candidates=(),
-                nearest=(),
-                spared_by_rule={},
-                diagnosis=message.diagnosis
-                and msgspec.structs.replace(
-                    message.diagnosis,
-                    message=message.diagnosis.message[:MOST_TEXT],
-                    node_reasons={},
-                    depends_on=(),
-                ),
-            )
-            return small, len(message.victims)
+        case DecisionRecord(diagnosis=why):
+            if why is not None:
+                text = why.message[:MOST_TEXT]
+                why = msgspec.structs.replace(why, message=text, node_reasons={}, depends_on=())
+            small: Message = _few(message, candidates=(), nearest=(), spared_by_rule={}, diagnosis=why)
         case EvictionOrder():
-            few = message.victims[:MOST_VICTIMS]
-            return (
-                msgspec.structs.replace(message, victims=few, awaited=(), nominations_to_clear=()),
-                len(message.victims),
-            )
+            small = _few(message, awaited=(), nominations_to_clear=())
         case Outcome():
-            few_ended = message.victims[:MOST_VICTIMS]
             text = message.message[:MOST_TEXT]
-            return (
-                msgspec.structs.replace(
-                    message, victims=few_ended, nominations_cleared=(), rollback=None, message=text
-                ),
-                len(message.victims),
-            )
+            small = _few(message, nominations_cleared=(), rollback=None, message=text)
+        case Comparison(default_preemption=Choice() as theirs):
+            few = _few(theirs)
+            small = msgspec.structs.replace(message, default_preemption=few, makeway=None, refusal=None)
+            return small, len(theirs.victims)
         case Comparison():
-            theirs = message.default_preemption
-            if theirs is None:
-                return message, 0
-            few_theirs = msgspec.structs.replace(theirs, victims=theirs.victims[:MOST_VICTIMS])
-            small_one = msgspec.structs.replace(
-                message, default_preemption=few_theirs, makeway=None, refusal=None
-            )
-            return small_one, len(theirs.victims)
+            return message, 0
+    return small, len(message.victims)
+
+
+def _few(of: V, **others: Any) -> V:
+    """Return a value with the first few of its victims, and with other fields changed."""
+    return msgspec.structs.replace(of, victims=of.victims[:MOST_VICTIMS], **others)
 
 
 def entry_of(key: str, row: Row, revision: int, victims_total: int, now: datetime) -> Entry:

@@ -1,20 +1,24 @@
-"""What would become of pods that are pasted into a form: bounded, as whoever sees the page may ask. Pure."""
+"""What would become of pods: of those pasted into a form, bounded, and of one that is pending. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
+import msgspec
 import yaml
 
 from makeway.planner.offline.applying import applied
 from makeway.planner.offline.manifests import Manifest, ManifestError, documents
-from makeway.planner.offline.results import SimulatedPod
+from makeway.planner.offline.obstacles import obstacles
+from makeway.planner.offline.pending import asked_about, pending
+from makeway.planner.offline.results import Pending, SimulatedPod
 from makeway.planner.offline.simulation import Simulation
 from makeway.planner.offline.world import World
+from makeway.planner.plan.cache import PlanCache
 
 MOST_PODS: Final = 20
 MOST_TEXT: Final = 64 * 1024
@@ -81,3 +85,21 @@ def check(text: str) -> None:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""
         raise ManifestError(f"{where}not YAML: {getattr(error, 'problem', None) or error}") from error
+
+
+class Standing(msgspec.Struct, frozen=True, rename="camel"):
+    """What is known of one pending pod. nodes: their names by what stands in the way there."""
+
+    found: Pending
+    nodes: dict[str, tuple[str, ...]]
+
+
+def standing_of(
+    world: World, raw: bytes, now: datetime, in_flight: Mapping[str, str], leaving: frozenset[str]
+) -> Standing:
+    """Plan again for a pod of the world. `raw`: the v1.Pod; raises as `asked_about`."""
+    request, question = asked_about(world, raw, now, in_flight=in_flight, leaving=leaving)
+    return Standing(
+        found=pending(world, raw, now, request, question),
+        nodes=obstacles(world.snapshot, question, now, PlanCache()),
+    )

@@ -76,23 +76,18 @@ export async function show({ body, store, signal }) {
     let made = 0;
     for (const entry of visible) {
       let one = drawn.get(entry.key);
-      if (one && one.revision !== entry.revision) {
-        const fresh = drawRow(entry);
-        const held = one.node.contains(document.activeElement);
-        if (next === one.node) next = next.nextElementSibling;
-        one.node.replaceWith(fresh);
-        if (held) fresh.querySelector('a').focus({ preventScroll: true });
-        rows.insertBefore(fresh, next);
-        drawn.set(entry.key, { revision: entry.revision, node: fresh, time: entry.time });
-        continue;
-      }
-      if (!one) {
+      let held = false;
+      if (one?.revision !== entry.revision) {
+        held = one?.node.contains(document.activeElement);
+        if (next && next === one?.node) next = next.nextElementSibling;
+        one?.node.remove();
         one = { revision: entry.revision, node: drawRow(entry), time: entry.time };
         drawn.set(entry.key, one);
         made += 1;
       }
       if (one.node === next) next = next.nextElementSibling;
       else rows.insertBefore(one.node, next);
+      if (held) one.node.querySelector('a').focus({ preventScroll: true });
       if (made === ROWS_AT_ONCE) {
         made = 0;
         await pause();
