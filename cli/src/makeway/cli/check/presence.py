@@ -28,10 +28,10 @@ async def not_installed(api: Api, namespace: str) -> CheckResult | None:
         ApiError, ApiUnavailable: the API server did not answer.
     """
     for path in (f"configmaps/{CONFIGMAP}", f"serviceaccounts/{_ACCOUNT}"):
-        if await _may_be_there(api, f"/api/v1/namespaces/{namespace}/{path}"):
+        if await may_be_there(api, f"/api/v1/namespaces/{namespace}/{path}"):
             return None
     detail = f"makeway is not installed in {namespace}"
-    if not await _may_be_there(api, f"/api/v1/namespaces/{namespace}"):
+    if not await may_be_there(api, f"/api/v1/namespaces/{namespace}"):
         detail += ", which does not exist"
     elsewhere = await _elsewhere(api)
     if elsewhere:
@@ -62,7 +62,7 @@ async def must_be_installed(api: Api, installation: Installation, *, changes: bo
         fail(f"{missing.detail}; {missing.remedy}")
 
 
-async def _may_be_there(api: Api, path: str) -> bool:
+async def may_be_there(api: Api, path: str) -> bool:
     """Report whether there is such an object, or we may not know."""
     try:
         await api.request("GET", path)

@@ -12,7 +12,7 @@ import typer
 
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError
-from makeway.cli.check.presence import must_be_installed
+from makeway.cli.check.presence import may_be_there, must_be_installed
 from makeway.cli.connect.configmaps import StoredMap, change_map, manager_of, read_map
 from makeway.cli.connect.form import Form, installed_form
 from makeway.cli.connect.objects import Bare, listed
@@ -31,7 +31,7 @@ from makeway.core.policy.document import KEY, Policy, parse_policy
 from makeway.core.policy.edit import NEW_POLICY, set_mode
 from makeway.core.policy.mode import Mode
 from makeway.runtime.config_kinds import POLICY
-from makeway.runtime.kube import Api, ApiError, ApiUnavailable, read_object
+from makeway.runtime.kube import Api, ApiError, ApiUnavailable
 
 app = typer.Typer(add_completion=False)
 
@@ -236,14 +236,10 @@ async def _policy(api: Api, installation: Installation, asked: _Asked, printer: 
 
 async def _must_exist(api: Api, namespace: str) -> None:
     """Raise ValueError where there is no such namespace; whoever may not look is believed."""
-    try:
-        if await read_object(api, f"/api/v1/namespaces/{namespace}") is not None:
-            return
-    except ApiError:
-        return
-    raise ValueError(
-        f"there is no namespace {namespace}: nothing was changed; `kubectl get namespaces` lists them"
-    )
+    if not await may_be_there(api, f"/api/v1/namespaces/{namespace}"):
+        raise ValueError(
+            f"there is no namespace {namespace}: nothing was changed; `kubectl get namespaces` lists them"
+        )
 
 
 def _edited(before: StoredMap, asked: _Asked) -> str:

@@ -257,7 +257,7 @@ async def of_pod(
         state="pending" if waits else "preempted" if taken or others else "placed",
         namespace=namespace,
         name=name,
-        uid=subject.uid or _uid(taken, others, namespace, name),
+        uid=subject.uid or _uid(subject, taken, others),
         taken_by=tuple([await story_of(bus, order) for order in taken]),
         made_room=(story,) if story is not None else (),
         pending=found,
@@ -274,7 +274,7 @@ async def of_pod(
         unplanned=unplanned(pod),
         delayed=delayed(pod),
         leaving=await _leaving(api, pod, story),
-        waits_for=_waits_for(pod),
+        waits_for=_said(pod, PREEMPTION_HELD, "True"),
         brake=brake.describe() if brake is not None and brake.holds(namespace) else "",
         condition=_condition(pod),
         group=group_of(pod),
@@ -304,27 +304,22 @@ async def _leaving(api: Api, pod: Pod, story: Story | None) -> int:
     return sum(await asked_of_each(is_there, story.order.victims))
 
 
-def _unscheduled(pod: Pod) -> list[PodCondition]:
-    """Return the condition by which the scheduler says why a pod has no node, if it does."""
-    return [one for one in pod.status.conditions or () if (one.type, one.status) == ("PodScheduled", "False")]
+def _said(pod: Pod, kind: str = "PodScheduled", status: str = "False") -> PodCondition | None:
+    """Return a condition of a pod; by default the one by which the scheduler says why it has no node."""
+    of_it = (one for one in pod.status.conditions or () if (one.type, one.status) == (kind, status))
+    return next(of_it, None)
 
 
 def _held(pod: Pod) -> PodCondition | None:
     """Return the condition by which the queue gate holds a pod, if it does."""
-    return next((one for one in _unscheduled(pod) if one.reason in _HELD), None)
-
-
-def _waits_for(pod: Pod) -> PodCondition | None:
-    """Return the condition by which an evictor says what holds a pod's order, if one does."""
-    return next(
-        (one for one in pod.status.conditions or () if (one.type, one.status) == (PREEMPTION_HELD, "True")),
-        None,
-    )
+    said = _said(pod)
+    return said if said is not None and said.reason in _HELD else None
 
 
 def _condition(pod: Pod) -> str:
     """Return what the scheduler says in the pod's condition; empty where it has not said anything."""
-    return next((f"{one.reason}: {one.message or 'no message'}" for one in _unscheduled(pod)), "")
+    said = _said(pod)
+    return "" if said is None else f"{said.reason}: {said.message or 'no message'}"
 
 
 def unplanned(pod: Pod) -> str:
@@ -340,8 +335,9 @@ def delayed(pod: Pod) -> str:
 
 def _told(pod: Pod, beginning: str) -> str:
     """Return what the pod's scheduler says from these words on; empty where it does not."""
-    parts = ((one.message or "").partition(beginning) for one in _unscheduled(pod))
-    return next((beginning + rest for _, found, rest in parts if found), "")
+    said = _said(pod)
+    _, found, rest = ((said.message if said is not None else "") or "").partition(beginning)
+    return beginning + rest if found else ""
 
 
 async def _pending(bus: Bus, api: Api, settings: ConfigSettings, raw: bytes) -> Pending | None:
@@ -358,15 +354,9 @@ async def _read_pod(api: Api, namespace: str, name: str) -> bytes | None:
     return await read_object(api, f"/api/v1/namespaces/{namespace}/pods/{name}")
 
 
-def _uid(taken: list[EvictionOrder], others: list[Comparison], namespace: str, name: str) -> str:
+def _uid(subject: Subject, taken: list[EvictionOrder], others: list[Comparison]) -> str:
     """Return the UID of the last incarnation that an order took, or else another's preemption."""
-    victims = [
-        *(victim for order in taken[-1:] for victim in order.victims),
-        *(
-            victim
-            for one in others[-1:]
-            if one.default_preemption
-            for victim in one.default_preemption.victims
-        ),
-    ]
-    return next((one.uid for one in victims if (one.namespace, one.name) == (namespace, name)), "")
+    theirs = [one.default_preemption for one in others[-1:] if one.default_preemption is not None]
+    victims = [victim for one in taken[-1:] for victim in one.victims]
+    victims += [victim for one in theirs for victim in one.victims]
+    return next((one.uid for one in victims if subject.takes(one)), "")
