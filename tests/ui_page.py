@@ -3,7 +3,7 @@
 import asyncio
 import random
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -25,6 +25,7 @@ from makeway.cli.why.explanation import Explanation, NotKept
 from makeway.dev.samples import MESSAGES
 from makeway.planner.offline.dump import world_of
 from makeway.planner.offline.world import World
+from makeway.planner.orders.ledger import Ledger
 from makeway.runtime.kube import Api
 from makeway.runtime.settings import ConfigSettings
 from makeway.ui.edge.app import Site, page_app
@@ -231,9 +232,9 @@ class MadeUpCluster(ClusterReader):
             return msgspec.json.encode(_pod(namespace, name, "", "3500m", 5 * number))
         return None
 
-    async def in_flight(self, uid: str, now: datetime) -> tuple[Mapping[str, str], frozenset[str]]:
+    async def ledger(self, now: datetime) -> Ledger:
         """Nothing is in flight."""
-        return {}, frozenset()
+        return Ledger()
 
 
 class _NoBus:

@@ -105,6 +105,24 @@ async def test_who_logs_in_comes_to_the_view_that_was_asked_for(
     assert came == shown
 
 
+class AwayGate:
+    """Knows no one: the API server is away."""
+
+    form = True
+
+    async def review(self, token: str) -> Admission:
+        return Admission(False, "The API server does not answer: away", answered=False)
+
+
+async def test_while_the_api_server_is_away_no_one_is_sent_to_log_in(client: aiohttp.ClientSession) -> None:
+    with MadeUpPage(count=1, nodes=1, gate=AwayGate()).served() as address:
+        for path in ("/queues", "/api/now"):
+            assert await got(client, f"{address}{path}", **BEARER) == (
+                503,
+                "The API server does not answer: away\n",
+            )
+
+
 @pytest.mark.parametrize(
     "view", ["//evil.example/", "https://evil.example/timeline", "/\\evil.example", "/logout"]
 )

@@ -103,7 +103,7 @@ async def test_each_node_stands_once_under_what_is_in_the_way_there() -> None:
     world = await made_up.read()
     raw = there(await made_up.pod("shop", "waiting-2"))
 
-    standing = standing_of(world, raw, NOW, {}, frozenset())
+    standing = standing_of(world, raw, NOW)
 
     names = [name for those in standing.nodes.values() for name in those]
     assert sorted(names) == sorted(world.snapshot.node_names())
@@ -119,8 +119,8 @@ async def test_a_node_where_room_is_or_can_be_made_says_so() -> None:
     raw = there(await made_up.pod("shop", "waiting-2"))
     small, large = raw.replace(b"3500m", b"1"), raw.replace(b'"priority":10', b'"priority":100')
 
-    assert set(standing_of(world, small, NOW, {}, frozenset()).nodes) == {FITS, "Node is cordoned"}
-    assert set(standing_of(world, large, NOW, {}, frozenset()).nodes) == {HELPS, "Node is cordoned"}
+    assert set(standing_of(world, small, NOW).nodes) == {FITS, "Node is cordoned"}
+    assert set(standing_of(world, large, NOW).nodes) == {HELPS, "Node is cordoned"}
 
 
 def test_a_pasted_pod_is_planned_for() -> None:

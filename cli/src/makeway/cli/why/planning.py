@@ -5,13 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-import msgspec
-
 from makeway.bus.client import Bus
 from makeway.bus.codec import unwrap_outcome
 from makeway.bus.following import past_messages
 from makeway.cli.offline.finding import orders
-from makeway.core.k8s.objects import Pod
 from makeway.planner.offline.live import read_world
 from makeway.planner.offline.pending import asked_about, pending
 from makeway.planner.offline.results import Pending
@@ -22,8 +19,6 @@ from makeway.runtime.settings import ConfigSettings
 _LOOKED_BACK: Final = timedelta(minutes=15)
 """How far back orders may still matter to a plan: the longest deadline and what is remembered after it."""
 
-_decode_pod = msgspec.json.Decoder(Pod).decode
-
 
 async def planned_again(bus: Bus, api: Api, settings: ConfigSettings, raw: bytes) -> Pending:
     """Say what would become of a pod now, and what would unblock it.
@@ -33,17 +28,7 @@ async def planned_again(bus: Bus, api: Api, settings: ConfigSettings, raw: bytes
     """
     world = await read_world(api, settings)
     now = datetime.now(UTC)
-    ledger = await ledger_of(bus, now)
-    uid = _decode_pod(raw).metadata.uid
-    asked = asked_about(
-        world,
-        raw,
-        now,
-        in_flight=ledger.in_flight(now, asking=uid),
-        leaving=ledger.leaving(now),
-        left_out=ledger.pauses.left_out(uid, now),
-    )
-    return pending(world, raw, now, *asked)
+    return pending(world, raw, now, *asked_about(world, raw, now, await ledger_of(bus, now)))
 
 
 async def ledger_of(bus: Bus, now: datetime) -> Ledger:

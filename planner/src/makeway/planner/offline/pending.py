@@ -6,7 +6,6 @@ itself is never given.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
@@ -23,8 +22,8 @@ from makeway.planner.offline.counterfactuals.changes import Case, Finder
 from makeway.planner.offline.describing import described
 from makeway.planner.offline.results import Change, Counterfactual, Pending, SimulatedPod
 from makeway.planner.offline.world import World
+from makeway.planner.orders.ledger import Ledger
 from makeway.planner.plan.decision import victims_of
-from makeway.planner.plan.left_out import NOTHING_PASSED_OVER, PassedOver
 from makeway.planner.plan.request import Question, question_of
 from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.plan.unfiltered import PodVerdict, judge_pod
@@ -46,25 +45,19 @@ FINDERS: Final[tuple[Finder, ...]] = (
 
 
 def asked_about(
-    world: World,
-    raw: bytes,
-    now: datetime,
-    *,
-    in_flight: Mapping[str, str] | None = None,
-    leaving: frozenset[str] = frozenset(),
-    left_out: PassedOver = NOTHING_PASSED_OVER,
+    world: World, raw: bytes, now: datetime, ledger: Ledger | None = None
 ) -> tuple[PlanRequest, Question]:
     """Return what a scheduler or the nominator would ask about a pod.
 
-    `raw`: the v1.Pod. `in_flight`, `leaving`: as of `question_of`, which raises the same. `left_out`: by
-    earlier orders.
+    `raw`: the v1.Pod. `ledger`: of the orders that are alive or have just ended. Raises as `question_of`.
     """
-    pod = msgspec.json.decode(raw, type=Pod)
-    request = request_about(world, pod, raw)
-    question = as_asked(world.snapshot, question_of(request, in_flight or {}, leaving), pod)
+    ledger, pod = ledger or Ledger(), msgspec.json.decode(raw, type=Pod)
+    uid, request = pod.metadata.uid, request_about(world, pod, raw)
+    asked = question_of(request, ledger.in_flight(now, asking=uid), ledger.leaving(now))
+    question = as_asked(world.snapshot, asked, pod)
     if question.daemonset_node and question.unfit_since is None:
         question = replace(question, unfit_since=now)
-    return request, question.leaving_out(left_out)
+    return request, question.leaving_out(ledger.pauses.left_out(uid, now))
 
 
 def pending(world: World, raw: bytes, now: datetime, request: PlanRequest, question: Question) -> Pending:

@@ -28,7 +28,7 @@ from makeway.planner.offline.manifests import ManifestError
 from makeway.runtime.kube import ApiError, ApiUnavailable
 from makeway.ui.edge.answers import encoded, failed, json_answer
 from makeway.ui.edge.cluster import BusyError
-from makeway.ui.edge.gate import MOST_TOKEN, Admission, Gate, NoAnswerError, Sessions
+from makeway.ui.edge.gate import MOST_TOKEN, Admission, Gate, Sessions
 from makeway.ui.edge.guard import App, Guard, TooLargeError
 from makeway.ui.edge.sources import NotThereError, Sources
 from makeway.ui.model.timeline import Changes
@@ -108,17 +108,14 @@ class _Page:
 
         async def answer(request: Request) -> Response:
             given = request.query_params.get("token", "")
-            try:
-                if given and not api and not self._site.gate.form:
-                    return await self._enter(request, given)
-                admission = await self._review(request)
-            except NoAnswerError as error:
-                return failed(HTTPStatus.SERVICE_UNAVAILABLE, f"The API server does not answer: {error}")
+            if given and not api and not self._site.gate.form:
+                return await self._enter(request, given)
+            admission = await self._review(request)
             if not admission.admitted:
-                if not api and self._site.gate.form:
+                if not api and self._site.gate.form and admission.answered:
                     then = "" if (view := _view(request)) == "/" else f"?{urlencode({'view': view})}"
                     return RedirectResponse(f"/login{then}", HTTPStatus.SEE_OTHER)
-                return failed(HTTPStatus.UNAUTHORIZED, admission.why)
+                return _refused(admission)
             if not api:
                 return await endpoint(request)
             return await _answered(endpoint, request)
@@ -128,9 +125,7 @@ class _Page:
     async def _enter(self, request: Request, token: str) -> Response:
         """Take the token out of the address, and remember it in a cookie."""
         admission = await self._site.gate.review(token[:MOST_TOKEN])
-        if not admission.admitted:
-            return failed(HTTPStatus.UNAUTHORIZED, admission.why)
-        return self._logged_in(token, _view(request))
+        return self._logged_in(token, _view(request)) if admission.admitted else _refused(admission)
 
     async def _review(self, request: Request) -> Admission:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
@@ -166,12 +161,9 @@ class _Page:
         except (TooLargeError, ValueError):
             return failed(HTTPStatus.BAD_REQUEST, "This is no form that the page sends.")
         token = (form.get("token") or [""])[0].strip()
-        try:
-            admission = await self._site.gate.review(token[: MOST_TOKEN + 1])
-        except NoAnswerError as error:
-            return failed(HTTPStatus.SERVICE_UNAVAILABLE, f"The API server does not answer: {error}")
+        admission = await self._site.gate.review(token[: MOST_TOKEN + 1])
         if not admission.admitted:
-            return failed(HTTPStatus.UNAUTHORIZED, f"{admission.why} Go back, and give another token.")
+            return _refused(admission, " Go back, and give another token." if admission.answered else "")
         _log.info("ui_logged_in", user=admission.user)
         return self._logged_in(token, _own_view(request.query_params.get("view", "")))
 
@@ -225,7 +217,7 @@ class _Page:
             for changes in reader.timeline.whole(_EVENTS_AT_ONCE) if not revision else ():
                 revision = changes.revision
                 yield _event(changes)
-            while (await self._still(request)).admitted:
+            while (await self._review(request)).admitted:
                 changes = reader.timeline.since(revision, _EVENTS_AT_ONCE)
                 if changes.reset:
                     yield b"event: reset\ndata: {}\n\n"
@@ -244,12 +236,6 @@ class _Page:
                     yield b": still here\n\n"
         finally:
             self._streams -= 1
-
-    async def _still(self, request: Request) -> Admission:
-        try:
-            return await self._review(request)
-        except NoAnswerError:
-            return Admission(False)
 
     async def story(self, request: Request) -> Response:
         """All that is known of a pod, an order or a decision."""
@@ -288,6 +274,11 @@ class _Page:
 class _Simulated(msgspec.Struct):
     manifest: str
     namespace: str = "default"
+
+
+def _refused(admission: Admission, then: str = "") -> Response:
+    status = HTTPStatus.UNAUTHORIZED if admission.answered else HTTPStatus.SERVICE_UNAVAILABLE
+    return failed(status, f"{admission.why}{then}")
 
 
 async def _answered(endpoint: Endpoint, request: Request) -> Response:

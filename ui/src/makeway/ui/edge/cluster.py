@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, TypeVar
@@ -22,6 +22,7 @@ from makeway.planner.offline.counterfactuals.changes import fork
 from makeway.planner.offline.live import read_world
 from makeway.planner.offline.results import SimulatedPod
 from makeway.planner.offline.world import World
+from makeway.planner.orders.ledger import Ledger
 from makeway.runtime.kube import Api, read_object
 from makeway.runtime.settings import ConfigSettings
 from makeway.ui.model.grid import Grid, NodeView, grid_of, node_of
@@ -67,10 +68,9 @@ class ClusterReader:
         """Read one pod; None where there is none. Raises ApiError, ApiUnavailable."""
         return await read_object(self._api, f"/api/v1/namespaces/{namespace}/pods/{name}")
 
-    async def in_flight(self, uid: str, now: datetime) -> tuple[Mapping[str, str], frozenset[str]]:
-        """Return what a plan for a pod counts as in flight, and as leaving. Raises BusError."""
-        ledger = await ledger_of(self._bus, now)
-        return ledger.in_flight(now, asking=uid), ledger.leaving(now)
+    async def ledger(self, now: datetime) -> Ledger:
+        """Read the orders that a plan depends on. Raises BusError."""
+        return await ledger_of(self._bus, now)
 
     async def grid(self, label: str) -> Grid:
         """Return the grid of nodes. Raises ApiError, ApiUnavailable, BusyError."""
@@ -102,8 +102,8 @@ class ClusterReader:
             return None
         world = (await self._current()).world
         now = datetime.now(UTC)
-        in_flight, leaving = await self.in_flight(pod.metadata.uid, now)
-        return await self._planned(lambda: standing_of(world, raw, now, in_flight, leaving))
+        ledger = await self.ledger(now)
+        return await self._planned(lambda: standing_of(world, raw, now, ledger))
 
     async def simulate(self, text: str, namespace: str) -> tuple[SimulatedPod, ...]:
         """Say what would become of pods. Raises ApiError, ApiUnavailable, BusyError, ManifestError."""

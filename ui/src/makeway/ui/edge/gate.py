@@ -30,17 +30,17 @@ _NEEDED: Final = (("list", "pods"), ("list", "nodes"))
 """What a user must be allowed in every namespace: the page names pods and nodes of all of them."""
 
 
-class NoAnswerError(Exception):
-    """The API server does not answer, so that it is not known who asks."""
-
-
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Whether someone may look. `why`: why not, in a sentence. `user`: who it is, where that is known."""
+    """Whether someone may look. `why`: why not, in a sentence. `user`: who it is, where that is known.
+
+    `answered`: the API server has said so; else it is not known who asks.
+    """
 
     admitted: bool
     why: str = ""
     user: str = ""
+    answered: bool = True
 
 
 class Gate(Protocol):
@@ -49,7 +49,7 @@ class Gate(Protocol):
     form: bool
 
     async def review(self, token: str) -> Admission:
-        """Decide about a token. Raises NoAnswerError."""
+        """Decide about a token."""
 
 
 class LocalGate:
@@ -93,7 +93,7 @@ class ClusterGate:
             async with self._asking:
                 admission = await self._ask(token)
         except (ApiError, ApiUnavailable, msgspec.DecodeError) as error:
-            raise NoAnswerError(str(error)) from error
+            return Admission(False, f"The API server does not answer: {error}", answered=False)
         self._known[key] = self._clock(), admission
         return admission
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -18,6 +18,7 @@ from makeway.planner.offline.pending import asked_about, pending
 from makeway.planner.offline.results import Pending, SimulatedPod
 from makeway.planner.offline.simulation import Simulation
 from makeway.planner.offline.world import World
+from makeway.planner.orders.ledger import Ledger
 from makeway.planner.plan.cache import PlanCache
 
 MOST_PODS: Final = 20
@@ -94,11 +95,9 @@ class Standing(msgspec.Struct, frozen=True, rename="camel"):
     nodes: dict[str, tuple[str, ...]]
 
 
-def standing_of(
-    world: World, raw: bytes, now: datetime, in_flight: Mapping[str, str], leaving: frozenset[str]
-) -> Standing:
+def standing_of(world: World, raw: bytes, now: datetime, ledger: Ledger | None = None) -> Standing:
     """Plan again for a pod of the world. `raw`: the v1.Pod; raises as `asked_about`."""
-    request, question = asked_about(world, raw, now, in_flight=in_flight, leaving=leaving)
+    request, question = asked_about(world, raw, now, ledger)
     return Standing(
         found=pending(world, raw, now, request, question),
         nodes=obstacles(world.snapshot, question, now, PlanCache()),
