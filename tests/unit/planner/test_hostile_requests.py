@@ -2,31 +2,24 @@
 
 import json
 import random
-from functools import partial
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry
 
 from makeway.bus import codec
 from makeway.bus.decisions import DecisionRecord
-from makeway.bus.plan import PlanReply, PlanRequest
+from makeway.bus.plan import PlanReply
 from makeway.bus.subjects import Subjects
 from makeway.dev import samples
-from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.orders.ledger import Ledger
 from makeway.planner.plan.decision import Decision, record_of
-from makeway.planner.recording.decisions import Decisions
-from makeway.planner.service.handler import Planner
-from makeway.planner.service.searches import pod_search
 from narrowing import as_a, there
 from unit.planner.building import make_pod, make_snapshot
+from unit.planner.test_service import Bench
 
-_SAMPLE = as_a(PlanRequest, samples.MESSAGES["plan-request.full"])
-REQUEST: dict[str, Any] = json.loads(codec.encode(_SAMPLE)) | {
+REQUEST: dict[str, Any] = json.loads(codec.encode(samples.MESSAGES["plan-request.full"])) | {
+    "clusterUid": "cluster-1",
     "requestId": "req-x",
     "timeoutMilliseconds": 10**9,
 }
@@ -37,47 +30,23 @@ JUNK: list[Any] = [
 ]  # fmt: skip
 
 
-class Kept(Decisions):
-    """Keeps the decisions instead of writing them."""
+class World(Bench):
+    """A planner of two nodes with a pod each, whose decisions are looked at."""
 
     def __init__(self) -> None:
-        self.decisions: list[Decision] = []
+        pods = [make_pod("a", "node-1", 0, 300), make_pod("b", "node-2", 0, 400)]
+        super().__init__(make_snapshot(["node-1", "node-2"], pods), behind=True)
+        self.decided: list[Decision | DecisionRecord] = []
+        self.decisions.put = self.decided.append  # type: ignore[method-assign, assignment]
 
-    def put(self, decision: Decision | DecisionRecord) -> None:
-        self.decisions.append(as_a(Decision, decision))
-
-
-class World:
-    """A planner of two nodes with a pod each."""
-
-    def __init__(self) -> None:
-        assert isinstance(_SAMPLE, PlanRequest)
-        self.decisions = Kept()
-        self.registry = CollectorRegistry()
-        snapshot = make_snapshot(
-            ["node-1", "node-2"], [make_pod("a", "node-1", 0, 300), make_pod("b", "node-2", 0, 400)]
-        )
-        ledger, metrics = Ledger(), PlannerMetrics(self.registry)
-        planner = Planner(
-            _SAMPLE.cluster_uid,
-            "planner-1",
-            snapshot=snapshot,
-            ledger=ledger,
-            decisions=self.decisions,
-            metrics=metrics,
-            unsynced=str,
-            behind=lambda _: True,
-        )
-        self.handle = partial(planner.handle, pod_search(snapshot, ledger, metrics))
-
-    async def ask(self, data: bytes) -> PlanReply:
+    async def send(self, data: bytes) -> PlanReply:
         """Ask; the answer must be one, and every record must be fit for its stream."""
         reply = codec.decode(PlanReply, await self.handle(data))
-        for decision in self.decisions.decisions:
-            record = record_of(decision)
+        for decision in self.decided:
+            record = record_of(as_a(Decision, decision))
             codec.unwrap_decision(codec.wrap(record, "makeway/planner/test"))
             Subjects().decisions_of("pod", record.preemptor.uid if record.preemptor else record.decision_id)
-        self.decisions.decisions.clear()
+        self.decided.clear()
         return reply
 
 
@@ -102,12 +71,12 @@ async def test_junk_in_any_place_is_answered(way: tuple[Any, ...]) -> None:
     world = World()
 
     for junk in JUNK:
-        await world.ask(with_junk(REQUEST, way, junk))
+        await world.send(with_junk(REQUEST, way, junk))
 
 
 @given(st.binary(max_size=200))
 async def test_any_bytes_are_answered(data: bytes) -> None:
-    reply = await World().ask(data)
+    reply = await World().send(data)
 
     assert there(reply.refusal).reason == "MalformedRequest"
 
@@ -118,14 +87,14 @@ async def test_a_damaged_request_is_answered(source: random.Random) -> None:
     for _ in range(source.randint(1, 4)):
         data[source.randrange(len(data))] = source.randrange(256)
 
-    await World().ask(bytes(data))
+    await World().send(bytes(data))
 
 
 async def test_an_answer_to_what_was_not_understood_names_the_question() -> None:
     world = World()
 
-    refusal = await world.ask(with_junk(REQUEST, ("mode",), 7))
-    unknown = await world.ask(b"[]")
+    refusal = await world.send(with_junk(REQUEST, ("mode",), 7))
+    unknown = await world.send(b"[]")
 
     assert (refusal.request_id, refusal.status) == ("req-x", "notSynced")
     assert unknown.request_id == codec.UNKNOWN_REQUEST
@@ -147,18 +116,15 @@ async def test_a_request_that_is_not_about_one_pod_is_declined_with_a_sentence(
 ) -> None:
     old = {name: value for name, value in REQUEST.items() if name not in gone}
 
-    reply = await World().ask(json.dumps(old | put).encode())
+    reply = await World().send(json.dumps(old | put).encode())
 
     assert (reply.status, reply.offer) == ("notSynced", "")
     assert told in there(reply.refusal).message
 
 
 async def test_a_request_within_the_bounds_is_answered_soon_however_large() -> None:
-    pod = msgspec.Raw(json.dumps({**REQUEST["classes"][0]["pod"], "x": [[{}]] * 100_000}).encode())
-    assert isinstance(_SAMPLE, PlanRequest)
-    large = (msgspec.structs.replace(_SAMPLE.classes[0], pod=pod),)
-    request = msgspec.structs.replace(_SAMPLE, classes=large, request_id="req-x", timeout_milliseconds=10**9)
+    large = with_junk(REQUEST, ("classes", 0, "pod", "x"), [[{}]] * 100_000)
 
-    reply = await World().ask(codec.encode(request))
+    reply = await World().send(large)
 
     assert reply.request_id == "req-x"
