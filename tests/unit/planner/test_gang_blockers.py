@@ -8,17 +8,13 @@ import pytest
 from makeway.bus.messages import ClosedDomain
 from makeway.core.policy.document import CrossNode, Policy
 from makeway.planner.plan.gang.model import Work
-from makeway.planner.plan.gang.planner import plan_gang
-from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.refusal.text import NOT_FOUND
-from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutPod
 from makeway.planner.snapshot.state import Snapshot
-from narrowing import as_a
 from unit.core.queue_building import queue, tree
-from unit.planner.building import NOW, make_pod, settle
+from unit.planner.building import make_pod, settle
 from unit.planner.manifests import ZONE, anti_affinity, cluster, node, pod, spread, term
-from unit.planner.test_gang_plan import members_of, nodes, victims
+from unit.planner.test_gang_plan import members_of, nodes, planned, refused, victims
 
 RACK = "example.com/rack"
 JOB = {"job": "old"}
@@ -42,7 +38,7 @@ def exclusive(snapshot: Snapshot, count: int, cpu: str = "3") -> Any:
 def test_all_pods_go_that_keep_a_rack_closed_and_the_plan_says_why() -> None:
     snapshot = racks(3)
 
-    found = as_a(GangPlan, plan_gang(snapshot, exclusive(snapshot, 2), NOW))
+    found = planned(snapshot, exclusive(snapshot, 2))
 
     assert victims(found) == {"old-r1-0", "old-r1-1", "old-r1-2"}
     closed = {one.pod.node: one.closes for one in found.victims if one.pod.node not in nodes(found)}
@@ -53,7 +49,7 @@ def test_all_pods_go_that_keep_a_rack_closed_and_the_plan_says_why() -> None:
 def test_a_victim_says_why_it_goes_where_the_plan_can_do_without_the_members_of_its_node() -> None:
     snapshot = racks(4)
 
-    found = as_a(GangPlan, plan_gang(snapshot, replace(exclusive(snapshot, 3), must_place=2), NOW))
+    found = planned(snapshot, replace(exclusive(snapshot, 3), must_place=2))
 
     assert sum(nodes(found).values()) == 3
     closed = [one.closes for one in found.victims]
@@ -65,7 +61,7 @@ def test_members_come_to_as_many_nodes_of_a_rack_as_leave_few_of_its_pods_on_oth
     snapshot = cluster(*made, *(pod(f"old-{at}", f"r1-{at}", cpu="1", labels=JOB) for at in range(3)))
     snapshot.apply(Enforce(Policy(cross_node=CrossNode(most_victims=1)), "rev"))
 
-    found = as_a(GangPlan, plan_gang(snapshot, exclusive(snapshot, 2), NOW))
+    found = planned(snapshot, exclusive(snapshot, 2))
 
     assert len(found.victims) == 3
     assert sorted(nodes(found).values()) == [1, 1]
@@ -80,7 +76,7 @@ def test_a_rack_is_opened_for_one_member_where_a_queue_has_no_room_for_both_else
     settle(snapshot)
     members = pod("m", priority=100, cpu="3", labels=own, affinity=anti_affinity(term(RACK, JOB)))
 
-    found = as_a(GangPlan, plan_gang(snapshot, members_of(snapshot, members, 2), NOW))
+    found = planned(snapshot, members_of(snapshot, members, 2))
 
     assert victims(found) == {"free", "old-0", "old-1"}
     assert nodes(found)["open"] == 1
@@ -89,7 +85,7 @@ def test_a_rack_is_opened_for_one_member_where_a_queue_has_no_room_for_both_else
 def test_the_rack_is_taken_that_fewest_pods_keep_closed() -> None:
     snapshot = racks(5, 3, 4)
 
-    found = as_a(GangPlan, plan_gang(snapshot, exclusive(snapshot, 2), NOW))
+    found = planned(snapshot, exclusive(snapshot, 2))
 
     assert {one.pod.node[:2] for one in found.victims} == {"r2"}
     assert len(found.victims) == 3
@@ -98,7 +94,7 @@ def test_the_rack_is_taken_that_fewest_pods_keep_closed() -> None:
 def test_racks_are_opened_together_where_one_has_not_room_for_all() -> None:
     snapshot = racks(2, 2, 2)
 
-    found = as_a(GangPlan, plan_gang(snapshot, exclusive(snapshot, 4), NOW))
+    found = planned(snapshot, exclusive(snapshot, 4))
 
     assert len(found.victims) == 4
     assert sum(nodes(found).values()) == 4
@@ -107,7 +103,7 @@ def test_racks_are_opened_together_where_one_has_not_room_for_all() -> None:
 def test_a_rack_stays_closed_that_costs_less_than_another_but_is_not_needed() -> None:
     snapshot = racks(2, 2, 5)
 
-    found = as_a(GangPlan, plan_gang(snapshot, exclusive(snapshot, 6), NOW))
+    found = planned(snapshot, exclusive(snapshot, 6))
 
     assert len(found.victims) == 7
     assert len({one.pod.node[:2] for one in found.victims}) == 2
@@ -116,7 +112,7 @@ def test_a_rack_stays_closed_that_costs_less_than_another_but_is_not_needed() ->
 def test_small_members_go_where_each_node_of_the_rack_has_one_pod_that_keeps_it_closed() -> None:
     snapshot = racks(2)
 
-    found = as_a(GangPlan, plan_gang(snapshot, exclusive(snapshot, 2, cpu="500m"), NOW))
+    found = planned(snapshot, exclusive(snapshot, 2, cpu="500m"))
 
     assert len(found.victims) == 2
 
@@ -124,7 +120,7 @@ def test_small_members_go_where_each_node_of_the_rack_has_one_pod_that_keeps_it_
 def test_a_rack_with_a_pod_that_may_not_go_stays_closed() -> None:
     blocked = racks(3, **{"r1-1": {"priority": 100}})
 
-    found = as_a(PlanRefusal, plan_gang(blocked, exclusive(blocked, 2), NOW))
+    found = refused(blocked, exclusive(blocked, 2))
 
     assert f"anti-affinity by {RACK}" in found.message
 
@@ -132,7 +128,7 @@ def test_a_rack_with_a_pod_that_may_not_go_stays_closed() -> None:
 def test_of_many_closed_racks_the_cheapest_is_opened() -> None:
     snapshot = racks(*[2] * 200, **{f"r{rack}-0": {"priority": 50} for rack in range(1, 201) if rack != 150})
 
-    found = as_a(GangPlan, plan_gang(snapshot, exclusive(snapshot, 2), NOW))
+    found = planned(snapshot, exclusive(snapshot, 2))
 
     assert victims(found) == {"old-r150-0", "old-r150-1"}
 
@@ -143,7 +139,7 @@ def test_no_set_of_pods_is_tried_where_no_plan_has_fewer_victims_or_lower_ones(
     snapshot = racks(1, 1)
     monkeypatch.delattr("makeway.planner.plan.gang.blockers.blockers")
 
-    found = as_a(GangPlan, plan_gang(snapshot, exclusive(snapshot, 1), NOW))
+    found = planned(snapshot, exclusive(snapshot, 1))
 
     assert len(found.victims) == 1
 
@@ -154,7 +150,7 @@ def test_no_rack_is_opened_once_the_work_is_used_up_and_the_refusal_is_not_final
     snapshot = racks(3)
     monkeypatch.setattr("makeway.planner.plan.gang.planner.Work", lambda: Work(1))
 
-    found = as_a(PlanRefusal, plan_gang(snapshot, exclusive(snapshot, 2), NOW))
+    found = refused(snapshot, exclusive(snapshot, 2))
 
     assert found.reason == "PlacesNotFound"
 
@@ -176,7 +172,7 @@ def test_pods_whose_own_anti_affinity_keeps_the_rack_closed_go_as_well(own: bool
     snapshot = cluster(*made, *pods)
     asked = members_of(snapshot, pod("m", priority=100, cpu="3", labels={"app": "gang"}), 2)
 
-    found = as_a(GangPlan, plan_gang(snapshot, asked, NOW))
+    found = planned(snapshot, asked)
 
     closed = [one.closes for one in found.victims if one.closes is not None]
     assert all(one == ClosedDomain(rule="existingPodAntiAffinity", key=RACK, value="r1") for one in closed)
@@ -187,7 +183,7 @@ def test_a_refusal_says_what_keeps_racks_closed_and_how_many_pods_may_go_for_it(
     snapshot = racks(3)
     snapshot.apply(Enforce(Policy(cross_node=CrossNode(most_victims=0)), "rev"))
 
-    found = as_a(PlanRefusal, plan_gang(snapshot, exclusive(snapshot, 2), NOW))
+    found = refused(snapshot, exclusive(snapshot, 2))
 
     assert found.reason == NOT_FOUND
     assert found.message.endswith(
@@ -204,7 +200,7 @@ def test_members_go_where_most_pods_keep_the_rack_closed_where_few_may_go_elsewh
     snapshot = cluster(*made, *pods)
     snapshot.apply(Enforce(Policy(cross_node=CrossNode(most_victims=2)), "rev"))
 
-    found = as_a(GangPlan, plan_gang(snapshot, exclusive(snapshot, 1, cpu="500m"), NOW))
+    found = planned(snapshot, exclusive(snapshot, 1, cpu="500m"))
 
     assert nodes(found) == {"r1-2": 1}
     assert sum(one.closes is not None for one in found.victims) == 2
@@ -227,7 +223,7 @@ def test_a_leaving_pod_opens_the_rack_of_members_elsewhere_and_is_named(most: in
             ),
         )
 
-    found = as_a(GangPlan, plan_gang(snapshot, asked, NOW))
+    found = planned(snapshot, asked)
 
     assert not found.victims
     assert [(one.pod.uid, one.order_id) for one in found.awaited] == [("old", "ord-1" if ordered else "")]
@@ -237,7 +233,7 @@ def test_a_pod_that_leaves_another_rack_is_not_awaited() -> None:
     snapshot = cluster(*(node(f"r{n}-0", more={RACK: f"r{n}"}) for n in (1, 2)))
     snapshot.apply(PutPod(make_pod("old", "r2-0", labels=JOB, ends=20)))
 
-    found = as_a(GangPlan, plan_gang(snapshot, exclusive(snapshot, 1), NOW))
+    found = planned(snapshot, exclusive(snapshot, 1))
 
     assert nodes(found) == {"r1-0": 1}
     assert not found.awaited
@@ -250,7 +246,7 @@ def test_pods_that_a_spread_counts_on_nodes_without_members_stay_and_the_refusal
     even = [spread(ZONE, labels)]
     asked = pod("m", priority=100, cpu="3", labels=labels, topologySpreadConstraints=even)
 
-    found = as_a(PlanRefusal, plan_gang(snapshot, members_of(snapshot, asked, 1), NOW))
+    found = refused(snapshot, members_of(snapshot, asked, 1))
 
     assert found.reason == "PlacesNotFound"
 
@@ -271,7 +267,7 @@ def test_a_pod_leaving_a_zone_is_awaited_where_a_spread_has_no_room(skew: int, a
         asked, classes=(replace(one, question=replace(one.question, in_flight={"old": "ord-1"})),)
     )
 
-    found = as_a(GangPlan, plan_gang(snapshot, asked, NOW))
+    found = planned(snapshot, asked)
 
     assert (nodes(found), found.victims) == ({"x2": 1}, ())
     assert [one.pod.uid for one in found.awaited] == awaited

@@ -18,10 +18,10 @@ from makeway.planner.plan.refusal.text import NO_ROOM, REFUSED_AGAIN
 from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.snapshot.changes import Enforce, PutPod
 from makeway.planner.snapshot.state import Snapshot
-from narrowing import as_a
 from unit.core.queue_building import queue, tree
 from unit.planner.building import HIGH, LOW, NOW, ask, make_pod
 from unit.planner.grouping import pod_group, put_group
+from unit.planner.test_gang_plan import planned, refused
 from unit.planner.test_queue_rules import pod, snapshot_of
 
 
@@ -71,7 +71,7 @@ def test_a_gang_that_no_empty_queue_holds_waits_for_the_queues_configuration(
         snapshot.apply(PutPod(one))
     classes = tuple(GangClass(ask(one), 4 // len(sizes)) for one in members)
 
-    found = as_a(PlanRefusal, plan_gang(snapshot, GangQuestion("default/gang", classes, 4), NOW))
+    found = refused(snapshot, GangQuestion("default/gang", classes, 4))
 
     assert (found.reason, found.placeable, found.retry_at) == (NO_ROOM, placeable, None)
     assert found.depends_on == (("ConfigMap", "makeway-system", "makeway-queues"),)
@@ -91,7 +91,7 @@ def test_members_that_stay_count_for_the_room_that_their_gang_has(
     snapshot.apply(Enforce(Policy(protection=Protection(namespaces=("default",))), "rev"))
     placed = (Placement(namespace="default", name="first", uid="first", node="n4"),)
 
-    found = as_a(PlanRefusal, plan_gang(snapshot, replace(gang(snapshot, 2), placed=placed), NOW))
+    found = refused(snapshot, replace(gang(snapshot, 2), placed=placed))
 
     assert (found.reason, found.retry_at) == (NO_ROOM, retry)
 
@@ -100,7 +100,7 @@ def test_members_of_another_gang_that_room_is_made_for_hold_their_places() -> No
     snapshot = four_nodes(1500)
     places = nominated(snapshot)
 
-    found = as_a(PlanRefusal, plan_gang(snapshot, gang(snapshot, 2, nominations=places), NOW))
+    found = refused(snapshot, gang(snapshot, 2, nominations=places))
 
     assert found.placeable == 1
 
@@ -116,7 +116,7 @@ def test_where_the_queue_has_room_for_both_the_second_gang_is_planned_for() -> N
     snapshot = four_nodes(2000)
     places = nominated(snapshot)
 
-    found = as_a(GangPlan, plan_gang(snapshot, gang(snapshot, 2, nominations=places), NOW))
+    found = planned(snapshot, gang(snapshot, 2, nominations=places))
 
     assert {one.node for one in found.placements} == {"n3", "n4"}
 
@@ -125,7 +125,7 @@ def test_a_pod_that_is_assumed_and_nominated_counts_once() -> None:
     snapshot = four_nodes(2000)
     places = nominated(snapshot)
 
-    as_a(GangPlan, plan_gang(snapshot, gang(snapshot, 2, nominations=places, assumed=places), NOW))
+    planned(snapshot, gang(snapshot, 2, nominations=places, assumed=places))
 
 
 @pytest.mark.parametrize("turn", [1, -1])
@@ -156,9 +156,7 @@ def test_a_unit_frees_of_a_queue_what_all_its_pods_hold() -> None:
     member = pod("m", "root.a", priority=HIGH, size=200)
     snapshot.apply(PutPod(member))
 
-    found = as_a(
-        GangPlan, plan_gang(snapshot, GangQuestion("default/gang", (GangClass(ask(member), 1),), 1), NOW)
-    )
+    found = planned(snapshot, GangQuestion("default/gang", (GangClass(ask(member), 1),), 1))
 
     assert {one.pod.uid for one in found.victims} == {"u2", "u3"}
 
@@ -169,7 +167,7 @@ def test_a_pod_leaving_the_queue_is_awaited_where_there_is_no_room(most: int, aw
     held = [pod("leaving", "root.a", "n1", size=100), pod("b", "root.b", "n1", size=900, priority=HIGH)]
     snapshot = snapshot_of(built, *held, nodes=2)
 
-    found = as_a(GangPlan, plan_gang(snapshot, gang(snapshot, 1, in_flight={"leaving": "ord-1"}), NOW))
+    found = planned(snapshot, gang(snapshot, 1, in_flight={"leaving": "ord-1"}))
 
     assert not found.victims
     assert [one.pod.uid for one in found.awaited] == awaited

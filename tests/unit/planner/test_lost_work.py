@@ -79,32 +79,6 @@ def chosen(pods: Iterable[PodRecord], policy: Policy = ON, classes: Iterable[Pri
     return found.candidates[0].node
 
 
-def test_the_pod_that_saved_last_goes_though_another_started_later() -> None:
-    pods = [saved("a", "n1", started=10 * HOUR, ago=HOUR / 6), saved("b", "n2", started=2 * HOUR)]
-
-    assert chosen(pods) == "n1"
-    assert chosen(pods, Policy()) == "n2"
-
-
-def test_two_pods_with_little_to_lose_go_before_one_with_much() -> None:
-    little = [saved(uid, "n1", started=HOUR, size=50) for uid in "ab"]
-
-    assert chosen([*little, saved("c", "n2", started=9 * HOUR)]) == "n1"
-    assert chosen([*little, saved("c", "n2", started=9 * HOUR)], Policy()) == "n2"
-
-
-def test_a_pod_that_says_it_will_save_later_loses_nothing_and_no_other_pays_for_it() -> None:
-    lying = saved("a", "n1", started=20 * HOUR, ago=-HOUR)
-
-    assert chosen([lying, saved("b", "n2", started=HOUR)]) == "n1"
-
-
-def test_a_save_before_the_start_counts_as_none() -> None:
-    restarted = saved("a", "n1", started=2 * HOUR, ago=20 * HOUR)
-
-    assert chosen([restarted, saved("b", "n2", started=3 * HOUR)]) == "n1"
-
-
 def test_silence_is_worth_no_more_than_the_class_grants() -> None:
     silent = saved("a", "n1", started=20 * HOUR, of_class="half-hourly")
     told = saved("b", "n2", started=20 * HOUR, ago=HOUR)

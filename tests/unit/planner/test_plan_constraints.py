@@ -1,4 +1,7 @@
-"""Constraints besides resources: who has to go for a port, an affinity, a spread or a claim."""
+"""Constraints besides resources: who has to go for a port, an affinity or a spread.
+
+Random clusters hold all of them against kube-scheduler: tests/differential.
+"""
 
 from typing import Any
 
@@ -8,16 +11,12 @@ from makeway.bus.messages import Placement
 from makeway.planner.plan.constraints import counting, layers
 from makeway.planner.plan.constraints.tally import Allowance, Tallies
 from makeway.planner.plan.request import Question
-from makeway.planner.snapshot.changes import PutClaim, PutNode, PutPod, RemovePod
-from makeway.planner.snapshot.records import node_record, pod_record
-from makeway.planner.snapshot.volumes import ClaimRecord
 from unit.planner.building import choices, planned, refused
 from unit.planner.manifests import (
     HOST,
     ZONE,
     affinity,
     anti_affinity,
-    claim,
     cluster,
     namespace,
     node,
@@ -36,28 +35,6 @@ def preemptor(**more: Any) -> Any:
 
 
 # ------------------------------------------------------------------------------------------ host ports
-
-
-@pytest.mark.parametrize(
-    ("taken", "wanted", "in_the_way"),
-    [
-        ({"hostIP": "10.0.0.1"}, {"hostIP": "10.0.0.2"}, False),
-        ({"hostIP": "10.0.0.1"}, {"hostIP": "10.0.0.1"}, True),
-        ({"hostIP": "10.0.0.1"}, {}, True),
-        ({}, {"hostIP": "10.0.0.1"}, True),
-        ({"protocol": "UDP"}, {"protocol": "TCP"}, False),
-    ],
-)
-def test_ports_conflict_on_one_address_or_on_all(
-    taken: dict[str, str], wanted: dict[str, str], in_the_way: bool
-) -> None:
-    holder = pod("holder", "a", cpu="0", ports=[{**PORT_80[0], **taken}])
-    snapshot = cluster(node("a"), holder)
-
-    plan = planned(snapshot, question(preemptor(ports=[{**PORT_80[0], **wanted}])))
-
-    assert bool(plan.candidates) == in_the_way
-    assert bool(plan.unmodelled) != in_the_way
 
 
 def test_a_port_that_a_nominated_pod_will_take_cannot_be_had() -> None:
@@ -82,28 +59,6 @@ def test_a_port_whose_holder_another_order_removes_is_awaited() -> None:
 
 
 # --------------------------------------------------------------------------------------- anti-affinity
-
-
-def test_a_pod_that_cannot_stand_the_preemptor_has_to_go() -> None:
-    shy = pod("shy", "a", affinity=anti_affinity(term(HOST, WEB)))
-    snapshot = cluster(node("a"), shy, pod("mid", "a", priority=50))
-
-    assert choices(planned(snapshot, question(preemptor(labels=WEB)))) == [("a", {"shy"})]
-
-
-def test_a_conflict_in_the_zone_is_cured_only_on_the_node_that_has_it() -> None:
-    snapshot = cluster(
-        node("a", zone="1"),
-        node("b", zone="1"),
-        node("c", zone="2"),
-        pod("web", "a", labels=WEB),
-        pod("low", "b", cpu="4"),
-        pod("low-too", "c", cpu="4"),
-    )
-
-    plan = planned(snapshot, question(preemptor(affinity=anti_affinity(term(ZONE, WEB)))))
-
-    assert sorted(choices(plan)) == [("a", {"web"}), ("c", {"low-too"})]
 
 
 def test_an_assumed_pod_counts_in_its_zone() -> None:
@@ -173,80 +128,6 @@ def test_too_few_domains_leave_no_slack() -> None:
     assert choices(planned(snapshot, question(zones(3)))) == [("a", {"web-a"})]
 
 
-def test_a_tainted_node_is_a_domain_unless_taints_are_honoured() -> None:
-    taint = [{"key": "k", "value": "v", "effect": "NoSchedule"}]
-    snapshot = cluster(
-        node("a", zone="1"), node("empty", zone="2", taints=taint), pod("web", "a", labels=WEB)
-    )
-
-    def asked(policy: str) -> Any:
-        constraint = spread(ZONE, WEB, nodeTaintsPolicy=policy)
-        return question(preemptor(labels=WEB, topologySpreadConstraints=[constraint]))
-
-    assert choices(planned(snapshot, asked("Ignore"))) == [("a", {"web"})]
-    assert not planned(snapshot, asked("Honor")).candidates
-
-
-def test_a_label_key_narrows_what_spread_counts() -> None:
-    first, second = {**WEB, "rev": "1"}, {**WEB, "rev": "2"}
-    snapshot = cluster(node("a", zone="1"), node("b", zone="2"), pod("old", "a", labels=first))
-    constraint = spread(ZONE, WEB, matchLabelKeys=["rev"])
-
-    def asked(labels: dict[str, str]) -> Any:
-        return question(preemptor(labels=labels, topologySpreadConstraints=[constraint]))
-
-    assert choices(planned(snapshot, asked(first))) == [("a", {"old"})]
-    assert not planned(snapshot, asked(second)).candidates
-
-
-# ---------------------------------------------------------------------------------------------- claims
-
-
-def test_whoever_holds_the_claim_for_one_pod_has_to_go_wherever_it_runs() -> None:
-    snapshot = cluster(
-        node("a"), node("b"), pod("holder", "a", volumes=[claim("data")]), pod("low", "b", cpu="4")
-    )
-    snapshot.apply(PutClaim.of(("default", "data"), ClaimRecord(exclusive=True)))
-
-    plan = planned(snapshot, question(preemptor(volumes=[claim("data")])))
-
-    assert choices(plan) == [("a", {"holder"})]
-
-
-def test_a_claim_for_many_pods_is_in_no_pods_way() -> None:
-    snapshot = cluster(node("a"), pod("holder", "a", volumes=[claim("data")]))
-
-    assert not planned(snapshot, question(preemptor(volumes=[claim("data")]))).candidates
-
-
-# ------------------------------------------------------------------------------------ kept between plans
-
-
-def test_what_was_counted_follows_pods_that_come_go_and_change() -> None:
-    snapshot = cluster(node("a"), node("b"), pod("web", "a", labels=WEB), pod("low", "b"))
-    asked = question(preemptor(affinity=anti_affinity(term(HOST, WEB))))
-    assert choices(planned(snapshot, asked)) == [("a", {"web"})]
-
-    snapshot.apply(RemovePod("web"))
-
-    snapshot.apply(PutPod(pod_record(pod("low", "b", labels=WEB))))
-
-    assert choices(planned(snapshot, asked)) == [("b", {"low"})]
-
-
-def test_a_node_that_moves_to_another_zone_counts_there() -> None:
-
-    snapshot = cluster(
-        node("a", zone="1"), node("b", zone="1"), pod("web", "a", labels=WEB), pod("low", "b", cpu="4")
-    )
-    asked = question(preemptor(affinity=anti_affinity(term(ZONE, WEB))))
-    assert choices(planned(snapshot, asked)) == [("a", {"web"})]
-
-    snapshot.apply(PutNode(node_record(node("b", zone="2"))))
-
-    assert sorted(choices(planned(snapshot, asked))) == [("a", {"web"}), ("b", {"low"})]
-
-
 # ------------------------------------------------------------------------------------------ how many
 
 
@@ -305,15 +186,3 @@ def test_a_tainted_zone_counts_for_spread_where_the_constraint_does_not_say_othe
 
     assert refused(snapshot, asked()).reason == "NotEnoughRoom"
     assert choices(planned(snapshot, asked(nodeTaintsPolicy="Honor"))) == [("b", {"low"})]
-
-
-@pytest.mark.parametrize(("restarts", "victim"), [("Always", "holder"), (None, "other")])
-def test_a_host_port_of_a_sidecar_is_asked_for_and_that_of_another_init_container_is_not(
-    restarts: str | None, victim: str
-) -> None:
-    init = {"name": "i", "ports": PORT_80, "restartPolicy": restarts}
-    snapshot = cluster(node("a"), pod("holder", "a", ports=PORT_80), pod("other", "a", cpu="3"))
-
-    plan = planned(snapshot, question(preemptor(cpu="1", initContainers=[init])))
-
-    assert choices(plan) == [("a", {victim})]

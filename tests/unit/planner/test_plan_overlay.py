@@ -28,22 +28,6 @@ def awaited(candidate: PlanCandidate) -> dict[str, str]:
     return {one.pod.uid: one.order_id for one in candidate.awaited}
 
 
-def test_room_for_a_nominated_pod_of_the_same_priority_is_kept() -> None:
-    pods = [make_pod("a", "n1", LOW, M), make_pod("b", "n1", LOW, M), make_pod("Q", priority=HIGH, size=M)]
-    snapshot = make_snapshot(["n1"], pods)
-    preemptor = make_pod("P", priority=HIGH, size=M)
-
-    assert choices(planned(snapshot, ask(preemptor))) == [("n1", {"b"})]
-    assert choices(planned(snapshot, ask(preemptor, nominations=[("Q", "n1")]))) == [("n1", {"a", "b"})]
-
-
-def test_room_for_a_nominated_pod_of_lower_priority_is_not_kept() -> None:
-    pods = [make_pod("a", "n1", LOW, M), make_pod("b", "n1", LOW, M), make_pod("Q", priority=MID, size=M)]
-    question = ask(make_pod("P", priority=HIGH, size=M), nominations=[("Q", "n1")])
-
-    assert choices(planned(make_snapshot(["n1"], pods), question)) == [("n1", {"b"})]
-
-
 def test_the_preemptors_own_nomination_does_not_stand_in_its_way() -> None:
     snapshot = make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL), make_pod("P", priority=HIGH, size=XL)])
     question = ask(make_pod("P", priority=HIGH, size=XL), nominations=[("P", "n1")])
@@ -56,16 +40,6 @@ def test_a_nominated_pod_that_is_bound_meanwhile_counts_once() -> None:
     question = ask(make_pod("P", priority=HIGH, size=M), nominations=[("Q", "n1")])
 
     assert choices(planned(make_snapshot(["n1"], pods), question)) == [("n1", {"a"})]
-
-
-def test_an_assumed_pod_takes_room_and_may_be_a_victim_itself() -> None:
-    snapshot = make_snapshot(["n1"], [make_pod("a", "n1", MID, L), make_pod("R", priority=LOW, size=M)])
-    question = ask(make_pod("P", priority=HIGH, size=M), assumed=[("R", "n1")])
-
-    (candidate,) = planned(snapshot, question).candidates
-
-    assert victims(candidate) == {"R"}
-    assert candidate.victims[0].pod.node == ""
 
 
 def test_pods_of_the_request_may_ask_for_what_no_pod_or_node_has_asked_for_before() -> None:
@@ -106,26 +80,6 @@ def test_pods_of_the_request_that_the_snapshot_does_not_know_are_left_to_the_sch
     assert choices(planned(snapshot, question)) == [("n1", {"a"})]
 
 
-def test_a_victim_of_a_live_order_is_awaited_and_not_ordered_a_second_time() -> None:
-    pods = [make_pod("a", "n1", LOW, M), make_pod("b", "n1", LOW, L), make_pod("Q", priority=HIGH, size=M)]
-    question = ask(make_pod("P", priority=HIGH, size=L), in_flight={"a": "ord-1"}, nominations=[("Q", "n1")])
-
-    (candidate,) = planned(make_snapshot(["n1"], pods), question).candidates
-
-    assert victims(candidate) == {"b"}
-    assert awaited(candidate) == {"a": "ord-1"}
-    assert [one.pod.uid for one in candidate.removable] == ["b"]
-
-
-def test_an_awaited_pod_whose_leaving_does_not_matter_is_not_waited_for() -> None:
-    pods = [make_pod("a", "n1", LOW, S), make_pod("b", "n1", LOW, S), make_pod("c", "n1", LOW, L)]
-    question = ask(make_pod("P", priority=HIGH, size=L), in_flight={"a": "ord-1", "c": "ord-2"})
-
-    (candidate,) = planned(make_snapshot(["n1"], pods), question).candidates
-
-    assert awaited(candidate) == {"c": "ord-2"}
-
-
 def test_of_two_equal_nodes_the_one_that_evicts_no_new_pod_wins() -> None:
     pods = [make_pod("a", "n1", LOW, XL), make_pod("b", "n2", LOW, XL)]
     question = ask(make_pod("P", priority=HIGH, size=XL), in_flight={"b": "ord-1"})
@@ -134,23 +88,6 @@ def test_of_two_equal_nodes_the_one_that_evicts_no_new_pod_wins() -> None:
 
     assert choices(result) == [("n2", set()), ("n1", {"a"})]
     assert result.candidates[0].decided_by == "fewest-new-victims"
-
-
-def test_victims_of_live_orders_use_up_a_budget_before_its_status_shows_it() -> None:
-    pods = [
-        make_pod("a", "n1", LOW, XL, labels=FOO),
-        make_pod("b", "n2", LOW, XL, labels=FOO),
-        make_pod("c", "n3", MID, XL),
-    ]
-    snapshot = make_snapshot(["n1", "n2", "n3"], pods, [make_budget("foo", FOO, 1)])
-    preemptor = make_pod("P", priority=HIGH, size=XL)
-    elsewhere = ["n2", "n3"]
-
-    assert choices(planned(snapshot, ask(preemptor, nodes=elsewhere)))[0] == ("n2", {"b"})
-    result = planned(snapshot, ask(preemptor, nodes=elsewhere, in_flight={"a": "ord-1"}))
-
-    assert choices(result) == [("n3", {"c"}), ("n2", {"b"})]
-    assert result.candidates[0].decided_by == "fewest-pdb-violations"
 
 
 def test_a_pod_that_left_uses_up_its_budget_until_the_budgets_object_changes() -> None:
@@ -229,16 +166,6 @@ def test_named_nodes_that_are_not_known_are_counted() -> None:
 
     assert refusal.reason == "NoPotentialNodes"
     assert refusal.node_reasons == {"Not known to the planner": 2}
-
-
-def test_only_the_potential_nodes_are_looked_at() -> None:
-    pods = [make_pod("a", "n1", LOW, XL), make_pod("b", "n2", LOW, XL)]
-
-    result = planned(
-        make_snapshot(["n1", "n2"], pods), ask(make_pod("P", priority=HIGH, size=L), nodes=["n2"])
-    )
-
-    assert choices(result) == [("n2", {"b"})]
 
 
 def test_a_reply_names_no_more_pods_than_a_message_can_carry() -> None:

@@ -55,16 +55,6 @@ def test_a_pod_under_an_exhausted_hard_budget_is_not_removable() -> None:
     assert ("PodDisruptionBudget", "default", "web") in refusal.depends_on
 
 
-def test_a_hard_budget_whose_status_is_of_an_older_spec_allows_nothing() -> None:
-    pods = [web("w", "a", 400)]
-    hard = make_snapshot(["a"], pods, [make_budget("web", APP, 1, settled=False)], policy=HARD)  # type: ignore[arg-type]
-    soft = make_snapshot(["a"], pods, [make_budget("web", APP, 1, settled=False)])  # type: ignore[arg-type]
-
-    assert refused(hard, ask(URGENT)).exempt == {"hard-budget": 1}
-    # kube-scheduler does not look at it.
-    assert planned(soft, ask(URGENT)).candidates[0].pdb_violations == 0
-
-
 @pytest.mark.parametrize(
     ("health", "unhealthy", "healthy", "goes"),
     [
@@ -139,14 +129,6 @@ def test_a_tenants_budget_keeps_no_pod_where_the_policy_does_not_list_its_namesp
     (proposal,) = planned(snapshot, ask(URGENT)).candidates
 
     assert (proposal.node, proposal.pdb_violations) == ("a", 1)
-
-
-def test_a_soft_budget_is_violated_where_there_is_no_other_way() -> None:
-    snapshot = make_snapshot(["a"], [web("w", "a", 400)], [make_budget("web", APP, 0)])  # type: ignore[list-item]
-
-    (proposal,) = planned(snapshot, ask(URGENT)).candidates
-
-    assert proposal.pdb_violations == 1
 
 
 def test_of_pods_whose_hard_budget_allows_some_so_many_may_go_and_no_more() -> None:

@@ -34,6 +34,7 @@ from unit.core.queue_building import queue, tree
 from unit.planner.building import HIGH, LOW, MID, NOW, ask, make_class, make_pod
 from unit.planner.caching import plan
 from unit.planner.grouping import pod_group, put_group
+from unit.planner.test_gang_plan import refused as gang_refused
 from unit.planner.test_queue_rules import pod, snapshot_of, victims
 
 TWO = tree(queue("a", guaranteed={"cpu": 300}), queue("b", guaranteed={"cpu": 200}), reclaim=True)
@@ -263,7 +264,7 @@ def test_a_groups_refusal_says_the_same_of_all_members(built: QueueTree, sizes: 
     snapshot = snapshot_of(built, pod("b", "root.b", "n1", HIGH, 500))
     asked = with_gang(snapshot, *((pod(f"m{size}", "root.a", size=size), 3) for size in sizes))
 
-    found = as_a(PlanRefusal, plan_gang(snapshot, asked, NOW))
+    found = gang_refused(snapshot, asked)
 
     assert found.message.count("queue root.a uses") == (1 if told else 0)
     assert told in found.message
@@ -273,7 +274,7 @@ def test_a_refusal_of_a_group_in_several_queues_names_none() -> None:
     snapshot = snapshot_of(TWO, pod("b", "root.b", "n1", HIGH, 500))
     asked = with_gang(snapshot, (pod("m", "root.a"), 4), (pod("n", "root.b"), 4))
 
-    found = as_a(PlanRefusal, plan_gang(snapshot, asked, NOW))
+    found = gang_refused(snapshot, asked)
 
     assert "guaranteed" not in found.message
 

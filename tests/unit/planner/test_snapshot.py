@@ -161,21 +161,6 @@ def covered(allowed: int) -> Snapshot:
     return make_snapshot(["a"], pods, [make_budget("u", {"app": "x"}, allowed)], chunk=1)
 
 
-def test_a_budget_that_is_there_again_before_its_pods_are_let_go_counts_only_as_the_new_one() -> None:
-    snapshot = covered(0)
-
-    snapshot.apply(RemoveBudget(("default", "u")))
-    snapshot.apply(PutBudget(make_budget("u", {"app": "x"}, 1)))
-    snapshot.apply(RemoveBudget(("default", "u")))
-    snapshot.apply(PutBudget(make_budget("u", {"app": "x"}, 2)))
-    assert snapshot.pending_updates.pending
-    settle(snapshot)
-
-    sets = slots_of(snapshot, "a").budgets[:, 0]
-    assert [snapshot.budgets.members(int(held)) for held in sets] == [(("default", "u"),)] * 3
-    assert not snapshot.budgets.exhausted(sets, {}).any()
-
-
 def test_a_pod_that_the_api_server_counts_as_disrupted_is_looked_at_alone() -> None:
     snapshot = covered(1)
 
@@ -205,17 +190,6 @@ def test_a_pod_recreated_under_its_name_replaces_the_one_whose_delete_was_missed
     snapshot.apply(PutPod(make_pod("new", "a", name="web-0")))
 
     assert [pod.uid for pod in snapshot.slots[snapshot.rows["a"]]] == ["new"]
-
-
-def test_pods_on_a_node_not_yet_known_count_once_it_is() -> None:
-    snapshot = make_snapshot([], [make_pod("p", "late", size=S)])
-    assert snapshot.node_count == 0
-
-    snapshot.apply(PutNode(make_node("late")))
-
-    row = snapshot.rows["late"]
-    assert snapshot.node_names() == ("late",)
-    assert int(snapshot.columns.requested[0, row]) == S
 
 
 def test_what_no_preemptor_has_asked_for_takes_no_room() -> None:

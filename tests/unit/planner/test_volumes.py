@@ -86,22 +86,6 @@ def test_a_pod_is_planned_for_where_its_volume_can_be_used(item: PersistentVolum
         assert refused(snapshot, asked).node_reasons == {"Volume is not there": 4}
 
 
-def test_two_nodes_with_the_volume_are_found_among_many_that_rank_better() -> None:
-    cheap = [node(f"a{number:02}", zone="a") for number in range(25)]
-    snapshot = cluster(
-        *cheap,
-        *(pod(f"low-{one.metadata.name}", one.metadata.name, cpu="4") for one in cheap),
-        node("c1", zone="c"),
-        node("c2", zone="c"),
-        pod("mid-1", "c1", cpu="4", priority=50),
-        pod("mid-2", "c2", cpu="4", priority=50),
-    )
-    snapshot.apply(PutClaim.of(("default", "data"), ClaimRecord("pv", "disk")))
-    snapshot.apply(PutVolume("pv", volume_record(volume({ZONE: ["c"]}, labels={ZONE: "c"}))))
-
-    assert used(snapshot) == ["c1", "c2"]
-
-
 def test_what_the_profiles_filters_do_not_look_at_rules_no_node_out() -> None:
     snapshot = bound(volume({ZONE: ["1"]}, labels={ZONE: "2"}))
 
