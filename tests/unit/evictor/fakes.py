@@ -35,7 +35,7 @@ from makeway.runtime.pod_group_api import PodGroupApi
 from recorded_events import RecordedEvents
 from unit.evictor.building import EPOCH, NODE, NOW, changed, make_node, preemptor_pod
 
-Effect = Callable[[], None]
+Effect = Callable[[], object]
 
 
 class VirtualClock:

@@ -36,6 +36,14 @@ def limited(**limits: int) -> Policy:
     return Policy(limits=PolicyLimits(**limits))
 
 
+def at_its_cap() -> World:
+    """A world in which the one pod that may go in a minute has gone."""
+    world = World(*running("a"))
+    world.policy = limited(victims_per_minute=1, victims_per_order=1)
+    world.evictor.parts.caps.count({"default": 1}, NOW)
+    return world
+
+
 def cap_of(over: OverCap | None) -> str:
     return over.cap if over is not None else ""
 
@@ -135,10 +143,7 @@ def test_victims_of_an_order_that_came_again_count_though_another_delivery_delet
 
     def counted(deliveries: int) -> list[str]:
         outcome = make_outcome("o", "succeeded")
-        changed = type(outcome)(
-            **{name: getattr(outcome, name) for name in outcome.__struct_fields__}
-            | {"victims": victims, "deliveries": deliveries}
-        )
+        changed = structs.replace(outcome, victims=victims, deliveries=deliveries)
         return [namespace for namespace, _ in victims_of(changed)]
 
     assert counted(1) == ["a"]
@@ -192,18 +197,14 @@ async def test_by_default_the_caps_hold_an_order_whose_victim_runs_nowhere_by_th
 
 
 async def test_an_order_that_a_cap_holds_ends_by_the_caps_name_however_late_it_looks_again() -> None:
-    world = World(*running("a"))
-    world.policy = limited(victims_per_minute=1, victims_per_order=1)
-    world.evictor.parts.caps.count({"default": 1}, NOW)
+    world = at_its_cap()
     world.clock.late = 1.5 * SECOND
 
     await world.ends(make_order("a", not_after=NOW + 20 * SECOND), "refused", "victims-per-minute")
 
 
 async def test_an_order_that_is_over_a_rate_until_its_time_ends_is_refused_with_the_cap() -> None:
-    world = World(*running("a"))
-    world.policy = limited(victims_per_minute=1, victims_per_order=1)
-    world.evictor.parts.caps.count({"default": 1}, NOW)
+    world = at_its_cap()
 
     outcome = await world.ends(make_order("a", not_after=NOW + 20 * SECOND), "refused", "victims-per-minute")
 
@@ -237,8 +238,7 @@ async def test_what_other_evictors_evicted_counts_and_ones_own_outcome_does_not_
     world.evictor.parts.caps.ended(own, NOW)
     assert world.evictor.parts.caps.describe(NOW).startswith("1 victim in the last minute")
 
-    other = {name: getattr(own, name) for name in own.__struct_fields__} | {"evictor": "evictor-2"}
-    world.evictor.parts.caps.ended(type(own)(**other), NOW)
+    world.evictor.parts.caps.ended(structs.replace(own, evictor="evictor-2"), NOW)
     assert world.evictor.parts.caps.describe(NOW).startswith("2 victims in the last minute")
 
 
@@ -349,9 +349,7 @@ async def test_an_order_that_nobody_wants_waits_for_no_other() -> None:
 
 
 async def test_the_mode_stops_an_order_that_waits_for_a_cap() -> None:
-    world = World(*running("a"))
-    world.policy = limited(victims_per_minute=1, victims_per_order=1)
-    world.evictor.parts.caps.count({"default": 1}, NOW)
+    world = at_its_cap()
     world.cluster.before("get_pod", "a", lambda: setattr(world, "policy", Policy(mode="off")))
 
     await world.ends(make_order("a"), "refused", "mode-off")

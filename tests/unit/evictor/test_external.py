@@ -58,23 +58,19 @@ def test_a_class_that_is_opted_in_lets_a_nominator_preempt() -> None:
     assert isinstance(judged(ORDER, a_class()), Proceed)
 
 
-@pytest.mark.parametrize("priority_class", [None, a_class(annotation="no"), a_class("PreemptLowerPriority")])
-def test_any_other_class_does_not(priority_class: PriorityClass | None) -> None:
-    found = as_a(Refused, judged(ORDER, priority_class))
-
-    assert found.reason == "not-opted-in"
-
-
-def test_a_pod_that_may_preempt_is_its_schedulers() -> None:
-    found = as_a(Refused, judged(ORDER, a_class(), may=True))
-
-    assert found.reason == "not-opted-in"
-
-
-def test_a_scheduler_may_not_preempt_for_it() -> None:
-    found = as_a(Refused, judged(make_order("v"), a_class()))
-
-    assert found.reason == "preemption-policy-never"
+@pytest.mark.parametrize(
+    ("judgement", "reason"),
+    [
+        (judged(ORDER, None), "not-opted-in"),
+        (judged(ORDER, a_class(annotation="no")), "not-opted-in"),
+        (judged(ORDER, a_class("PreemptLowerPriority")), "not-opted-in"),
+        (judged(ORDER, a_class(), may=True), "not-opted-in"),
+        (judged(make_order("v"), a_class()), "preemption-policy-never"),
+    ],
+    ids=["no class", "not opted in", "its pods may preempt", "the pod may preempt", "by a scheduler"],
+)
+def test_anything_else_does_not(judgement: object, reason: str) -> None:
+    assert as_a(Refused, judgement).reason == reason
 
 
 @pytest.mark.parametrize(

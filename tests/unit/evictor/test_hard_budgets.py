@@ -1,5 +1,6 @@
 """Victims in namespaces whose disruption budgets are hard: the API server counts, and its no is heeded."""
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import msgspec
@@ -10,7 +11,7 @@ from makeway.core.policy.document import Policy
 from makeway.evictor.retry import PermanentError, TemporaryError, classify
 from makeway.runtime.kube import ApiError, api_error
 from narrowing import as_a
-from unit.evictor.building import CLUSTER, NOW, a_pod, make_order, make_victim
+from unit.evictor.building import CLUSTER, NOW, a_pod, changed, make_order, make_victim
 from unit.evictor.fakes import UNAVAILABLE
 from unit.evictor.test_quota_orders import quota_order
 from unit.evictor.test_service import World, running
@@ -38,43 +39,37 @@ def hard(world: World, *namespaces: str) -> World:
     return world
 
 
-def make_hard(world: World) -> None:
-    hard(world)
-
-
 def answered(body: object, status: int, retry_after: str | None = None) -> ApiError:
     return api_error(status, msgspec.json.encode(body), retry_after)
 
 
-async def test_where_budgets_are_hard_victims_go_through_the_eviction_api_only() -> None:
-    world = hard(World(*running("a", "b")))
+TOLD = ControlState(revision=1, mode="enforce", cluster_uid=CLUSTER, hard_budget_namespaces=("default",))
+
+
+@pytest.mark.parametrize(
+    ("make", "evicted"),
+    [
+        (hard, True),
+        (lambda world: hard(world, "payments"), False),
+        (lambda world: world.mode_guard.put_control(TOLD), True),
+    ],
+    ids=["by the policy", "in another namespace", "by the planner's word"],
+)
+async def test_victims_go_through_the_eviction_api_alone_where_budgets_are_hard(
+    make: Callable[[World], object], evicted: bool
+) -> None:
+    world = World(*running("a", "b"))
+    make(world)
 
     await world.ends(make_order("a", "b"), "succeeded", victims={"a": "deleted", "b": "deleted"})
 
-    assert (world.cluster.evictions(), world.cluster.deletes()) == (["a", "b"], [])
-
-
-async def test_where_another_namespace_is_hard_victims_are_deleted_as_ever() -> None:
-    world = hard(World(*running("a")), "payments")
-
-    await world.carry_out(make_order("a"))
-
-    assert (world.cluster.evictions(), world.cluster.deletes()) == ([], ["a"])
-
-
-async def test_what_the_planner_says_of_hard_budgets_holds_beside_the_evictors_own_policy() -> None:
-    world = World(*running("a"))
-    told = ControlState(revision=1, mode="enforce", cluster_uid=CLUSTER, hard_budget_namespaces=("default",))
-    world.mode_guard.put_control(told)
-
-    await world.carry_out(make_order("a"))
-
-    assert (world.cluster.evictions(), world.cluster.deletes()) == (["a"], [])
+    by, never_by = (world.cluster.evictions(), world.cluster.deletes())[:: 1 if evicted else -1]
+    assert (by, never_by) == (["a", "b"], [])
 
 
 async def test_a_policy_that_becomes_hard_holds_for_the_next_victim_of_an_order_under_way() -> None:
     world = World(*running("a", "b"))
-    world.cluster.before("delete", "a", lambda: make_hard(world))
+    world.cluster.before("delete", "a", lambda: hard(world))
 
     await world.carry_out(make_order("a", "b"))
 
@@ -163,11 +158,7 @@ async def test_an_eviction_whose_answer_was_lost_is_recognised_by_reading() -> N
 
 
 async def test_an_evicted_pod_has_the_grace_period_of_its_own() -> None:
-    patient = a_pod("a").build()
-    patient = msgspec.structs.replace(
-        patient, spec=msgspec.structs.replace(patient.spec, termination_grace_period_seconds=45)
-    )
-    world = hard(World(patient))
+    world = hard(World(changed(a_pod("a").build(), "spec", termination_grace_period_seconds=45)))
 
     outcome = await world.carry_out(make_order("a"))
 

@@ -11,7 +11,8 @@ from makeway.evictor.shared_reads import SharedReads
 class Server:
     """Holds a number. A read finds what is held when it begins, and is answered when it is let go."""
 
-    def __init__(self) -> None:
+    def __init__(self, **options: float) -> None:
+        self.reads = SharedReads(self.read, **options)
         self.value = 0
         self.begun: list[str] = []
         self._answers: list[asyncio.Future[int]] = []
@@ -23,6 +24,9 @@ class Server:
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._answers.append(answer)
         return await answer
+
+    def ask(self, *keys: str) -> list[asyncio.Task[int]]:
+        return [asyncio.ensure_future(self.reads(key)) for key in keys]
 
     async def answer(self, number: int, error: Exception | None = None) -> None:
         await settled()
@@ -38,17 +42,12 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def asking(reads: SharedReads[str, int], *keys: str) -> list[asyncio.Task[int]]:
-    return [asyncio.ensure_future(reads(key)) for key in keys]
-
-
 async def test_one_read_answers_all_who_asked_while_another_was_under_way() -> None:
     server = Server()
-    reads = SharedReads(server.read)
 
-    first = asking(reads, "a")
+    first = server.ask("a")
     await settled()
-    others = asking(reads, *["a"] * 20)
+    others = server.ask(*["a"] * 20)
     await server.answer(0)
     await server.answer(1)
 
@@ -58,15 +57,14 @@ async def test_one_read_answers_all_who_asked_while_another_was_under_way() -> N
 
 async def test_an_answer_is_never_older_than_its_question() -> None:
     server = Server()
-    reads = SharedReads(server.read)
 
-    first = asking(reads, "a")
+    first = server.ask("a")
     await settled()
     server.value = 1
-    second = asking(reads, "a")
+    second = server.ask("a")
     await server.answer(0)
     server.value = 2
-    third = asking(reads, "a")
+    third = server.ask("a")
     await server.answer(1)
     await server.answer(2)
 
@@ -75,20 +73,18 @@ async def test_an_answer_is_never_older_than_its_question() -> None:
 
 async def test_nothing_is_kept_once_it_is_answered() -> None:
     server = Server()
-    reads = SharedReads(server.read)
 
     for number in range(3):
         server.value = number
-        (asked,) = asking(reads, "a")
+        (asked,) = server.ask("a")
         await server.answer(number)
         assert await asked == number
 
 
 async def test_keys_do_not_wait_for_one_another() -> None:
     server = Server()
-    reads = SharedReads(server.read)
 
-    asked = asking(reads, "a", "b")
+    asked = server.ask("a", "b")
     await settled()
 
     assert server.begun == ["a", "b"]
@@ -98,36 +94,34 @@ async def test_keys_do_not_wait_for_one_another() -> None:
 
 
 async def test_a_read_that_hangs_holds_up_its_own_askers_only() -> None:
-    server = Server()
-    reads = SharedReads(server.read, patience=0.0)
+    server = Server(patience=0.0)
 
-    (hanging,) = asking(reads, "a")
+    (hanging,) = server.ask("a")
     await settled()
-    (other,) = asking(reads, "a")
+    (other,) = server.ask("a")
     await asyncio.sleep(0.01)
     await server.answer(1)
 
     assert (hanging.done(), await other) == (False, 0)
     await server.answer(0)
-    (later,) = asking(reads, "a")
+    (later,) = server.ask("a")
     await server.answer(2)
     assert [await hanging, await later] == [0, 0]
 
 
 async def test_an_error_is_everybodys_who_shared_the_read_and_the_next_read_is_a_new_one() -> None:
     server = Server()
-    reads = SharedReads(server.read)
 
-    (first,) = asking(reads, "a")
+    (first,) = server.ask("a")
     await settled()
-    sharing = asking(reads, "a", "a")
+    sharing = server.ask("a", "a")
     await server.answer(0)
     await server.answer(1, TemporaryError("unavailable", "gone"))
 
     assert await first == 0
     ends = await asyncio.gather(*sharing, return_exceptions=True)
     assert [type(end) for end in ends] == [TemporaryError, TemporaryError]
-    (later,) = asking(reads, "a")
+    (later,) = server.ask("a")
     await server.answer(2)
     assert await later == 0
 
@@ -135,11 +129,10 @@ async def test_an_error_is_everybodys_who_shared_the_read_and_the_next_read_is_a
 @pytest.mark.parametrize("cancelled", [0, 1])
 async def test_who_is_cancelled_takes_nothing_from_the_others(cancelled: int) -> None:
     server = Server()
-    reads = SharedReads(server.read)
 
-    asked = asking(reads, "a")
+    asked = server.ask("a")
     await settled()
-    asked += asking(reads, "a", "a")
+    asked += server.ask("a", "a")
     await settled()
     asked[cancelled].cancel()
     await settled()
