@@ -52,13 +52,20 @@ async def test_from_the_beginning_everything_comes_in_order_and_then_what_is_new
     assert await take(messages, 1) == ["c"]
 
 
-async def test_from_now_on_only_what_is_new_comes(bus: Bus) -> None:
+@pytest.mark.parametrize("restart", [False, True])
+async def test_from_now_on_only_what_is_new_comes_also_after_a_restart_before_a_message(
+    bus: Bus, nats_server: NatsServer, restart: bool
+) -> None:
     await publish(bus, "a")
     begun = asyncio.Event()
     messages = bus.follow(bus.subjects.orders_stream, start=Start.new(), caught_up=begun)
     reading = asyncio.create_task(take(messages, 1))
     await asyncio.wait_for(begun.wait(), 15)
 
+    if restart:
+        nats_server.kill()
+        await asyncio.sleep(0.1)
+        nats_server.start()
     await publish(bus, "b")
 
     assert await reading == ["b"]
@@ -140,21 +147,6 @@ async def test_after_a_server_restart_it_goes_on_where_it_was(bus: Bus, nats_ser
     await publish(bus, "c")
 
     assert await reading == ["b", "c"]
-
-
-async def test_from_now_on_survives_a_restart_before_a_message(bus: Bus, nats_server: NatsServer) -> None:
-    await publish(bus, "a")
-    begun = asyncio.Event()
-    messages = bus.follow(bus.subjects.orders_stream, start=Start.new(), caught_up=begun)
-    reading = asyncio.create_task(take(messages, 1))
-    await asyncio.wait_for(begun.wait(), 15)
-
-    nats_server.kill()
-    await asyncio.sleep(0.1)
-    nats_server.start()
-    await publish(bus, "b")
-
-    assert await reading == ["b"]
 
 
 async def test_an_answer_that_stays_away_is_asked_again(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:

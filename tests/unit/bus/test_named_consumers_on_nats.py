@@ -49,6 +49,11 @@ async def consumers(bus: Bus, stream: str) -> dict[str, dict[str, Any]]:
     return {info["name"]: info for info in answer["consumers"] or ()}
 
 
+async def create(bus: Bus, stream: str, config: dict[str, Any]) -> None:
+    where = f"{stream}.{config['name']}.{config['filter_subject']}"
+    await bus.jetstream.api(f"CONSUMER.CREATE.{where}", {"stream_name": stream, "config": config})
+
+
 @pytest.mark.nats
 async def test_consumers_are_made_kept_as_they_must_be_and_go_with_their_entry(bus: Bus) -> None:
     orders, outcomes = bus.subjects.orders_stream, bus.subjects.outcomes_stream
@@ -62,10 +67,7 @@ async def test_consumers_are_made_kept_as_they_must_be_and_go_with_their_entry(b
         created = made["audit"]["created"]
 
         changed = {**made["audit"]["config"], "max_ack_pending": 1}
-        await bus.jetstream.api(
-            f"CONSUMER.CREATE.{outcomes}.audit.{bus.subjects.outcomes}",
-            {"stream_name": outcomes, "config": changed},
-        )
+        await create(bus, outcomes, changed)
         await bus.ensure_streams(consumers=parsed("audit=orders,outcomes;bill=outcomes"))
         assert (await consumers(bus, outcomes))["audit"]["created"] == created, "it keeps where it is"
 
@@ -83,10 +85,7 @@ async def test_one_with_another_filter_is_made_anew(bus: Bus) -> None:
     made = (await consumers(bus, outcomes))["audit"]["config"]
     await bus.jetstream.api(f"CONSUMER.DELETE.{outcomes}.audit")
     other = {**made, "filter_subject": f"{bus.subjects.outcomes[:-1]}none", "ack_policy": "none"}
-    await bus.jetstream.api(
-        f"CONSUMER.CREATE.{outcomes}.audit.{other['filter_subject']}",
-        {"stream_name": outcomes, "config": other},
-    )
+    await create(bus, outcomes, other)
 
     await bus.ensure_streams(consumers=wanted)
 
@@ -98,18 +97,8 @@ async def test_one_with_another_filter_is_made_anew(bus: Bus) -> None:
 async def test_a_consumer_of_another_maker_is_left_alone_and_its_name_is_refused(bus: Bus) -> None:
     orders = bus.subjects.orders_stream
     for name in ("theirs", EVICTOR_CONSUMER):
-        await bus.jetstream.api(
-            f"CONSUMER.CREATE.{orders}.{name}.{bus.subjects.orders}",
-            {
-                "stream_name": orders,
-                "config": {
-                    "name": name,
-                    "durable_name": name,
-                    "ack_policy": "explicit",
-                    "filter_subject": bus.subjects.orders,
-                },
-            },
-        )
+        config = {"name": name, "durable_name": name, "ack_policy": "explicit"}
+        await create(bus, orders, {**config, "filter_subject": bus.subjects.orders})
 
     await bus.ensure_streams(consumers=())
     with pytest.raises(

@@ -47,32 +47,22 @@ async def stands(bus: Bus) -> Outcome | None:
     return last.message if last else None
 
 
-@pytest.mark.parametrize("data", [failed(), b"{}", b"\xff", b"x" * 10_000], ids=len)
+@pytest.mark.parametrize(
+    ("data", "order_id", "message_id"),
+    [
+        *((data, ORDER.order_id, "") for data in (failed(), b"{}", b"\xff", b"x" * 10_000)),
+        (failed(), ORDER.order_id, codec.envelope_id(OUTCOME)),
+        (failed(), "ord-another", codec.envelope_id(OUTCOME)),
+    ],
+    ids=["unsigned", "empty", "no JSON", "long", "the real one's id", "the real one's id elsewhere"],
+)
 async def test_what_is_forged_as_an_outcome_ends_nothing_and_makes_place(
-    bus: Bus, connect_bus: ConnectBus, data: bytes
+    bus: Bus, connect_bus: ConnectBus, data: bytes, order_id: str, message_id: str
 ) -> None:
     evictor = await signing(connect_bus)
-    await forge(bus, evictor.subjects.outcome(ORDER.order_id), data)
+    await forge(bus, evictor.subjects.outcome(order_id), data, message_id)
 
     assert await stands(evictor) is None
-    assert isinstance(await evictor.publish_outcome(OUTCOME), Published)
-    assert await stands(evictor) == OUTCOME
-
-
-async def test_a_forged_outcome_under_the_id_of_the_real_one_makes_place(
-    bus: Bus, connect_bus: ConnectBus
-) -> None:
-    evictor = await signing(connect_bus)
-    await forge(bus, evictor.subjects.outcome(ORDER.order_id), failed(), codec.envelope_id(OUTCOME))
-
-    assert isinstance(await evictor.publish_outcome(OUTCOME), Published)
-    assert await stands(evictor) == OUTCOME
-
-
-async def test_an_outcomes_id_taken_elsewhere_keeps_no_outcome_out(bus: Bus, connect_bus: ConnectBus) -> None:
-    evictor = await signing(connect_bus)
-    await forge(bus, evictor.subjects.outcome("ord-another"), failed(), codec.envelope_id(OUTCOME))
-
     assert isinstance(await evictor.publish_outcome(OUTCOME), Published)
     assert await stands(evictor) == OUTCOME
 

@@ -57,13 +57,32 @@ async def read_watch(api: Api, into: list[bytes], idle_timeout_seconds: float = 
             into += lines
 
 
-async def error_of(tmp_path: Path, **answer: Any) -> ApiError:
-    """What is made of such an answer of the API server."""
-
+def answering(**answer: Any) -> Handler:
     async def handler(_: web.Request) -> web.Response:
         return web.Response(**answer)
 
-    async with api_of(handler, tmp_path) as api:
+    return handler
+
+
+def sending(*parts: bytes, seconds: float = 0, cut: bool = False, length: int = 0) -> Handler:
+    """Send parts of such a length, then nothing for as long, and end the answer or cut it."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": str(length)} if length else None)
+        await response.prepare(request)
+        for part in parts:
+            await response.write(part)
+        await asyncio.sleep(seconds)
+        if cut:
+            there(request.transport).close()
+        return response
+
+    return handler
+
+
+async def error_of(tmp_path: Path, **answer: Any) -> ApiError:
+    """What is made of such an answer of the API server."""
+    async with api_of(answering(**answer), tmp_path) as api:
         with pytest.raises(ApiError) as caught:
             await api.request("GET", "/x")
     return caught.value
@@ -137,33 +156,19 @@ async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
 
 
 async def test_a_slow_answer_is_unavailable(tmp_path: Path) -> None:
-    async def handler(_: web.Request) -> web.Response:
-        await asyncio.sleep(30)
-        return web.Response()
-
-    async with api_of(handler, tmp_path) as api:
+    async with api_of(sending(seconds=30), tmp_path) as api:
         with pytest.raises(ApiUnavailable, match="timed out"):
             await api.request("GET", "/x", timeout_seconds=0.05)
 
 
 async def test_a_cut_body_is_unavailable(tmp_path: Path) -> None:
-    async def handler(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Length": "100"})
-        await response.prepare(request)
-        await response.write(b'{"half":')
-        there(request.transport).close()
-        return response
-
-    async with api_of(handler, tmp_path) as api:
+    async with api_of(sending(b'{"half":', length=100, cut=True), tmp_path) as api:
         with pytest.raises(ApiUnavailable):
             await api.request("GET", "/x")
 
 
 async def test_an_answer_as_long_as_is_allowed_is_read_whole(tmp_path: Path) -> None:
-    async def handler(_: web.Request) -> web.Response:
-        return web.Response(body=b"x" * 100_000)
-
-    async with api_of(handler, tmp_path) as api:
+    async with api_of(answering(body=b"x" * 100_000), tmp_path) as api:
         assert len(await api.request("GET", "/x", most_bytes=100_000)) == 100_000
         with pytest.raises(AnswerTooLong, match="longer than 99999 B"):
             await api.request("GET", "/x", most_bytes=99_999)
@@ -190,11 +195,9 @@ async def test_an_answer_that_is_too_long_is_not_read_to_its_end(tmp_path: Path)
 
 
 async def test_what_is_too_long_is_told_by_its_length_after_inflation(tmp_path: Path) -> None:
-    async def handler(_: web.Request) -> web.Response:
-        packed = gzip.compress(b"x" * 1_000_000)
-        return web.Response(body=packed, headers={"Content-Encoding": "gzip"})
+    packed = answering(body=gzip.compress(b"x" * 1_000_000), headers={"Content-Encoding": "gzip"})
 
-    async with api_of(handler, tmp_path) as api:
+    async with api_of(packed, tmp_path) as api:
         with pytest.raises(AnswerTooLong):
             await api.request("GET", "/x", most_bytes=100_000)
 
@@ -215,29 +218,19 @@ async def test_a_refused_connection_is_unavailable(tmp_path: Path) -> None:
 async def test_a_watch_yields_whole_lines_however_they_are_cut_and_however_long(tmp_path: Path) -> None:
     long = b'{"a":"' + b"x" * 6_000_000 + b'"}'
 
-    async def handler(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        for part in (b'{"n":1}\n{"n"', b":2}\n\n", long[:3_000_000], long[3_000_000:], b"\n"):
-            await response.write(part)
-        return response
+    parts = (b'{"n":1}\n{"n"', b":2}\n\n", long[:3_000_000], long[3_000_000:], b"\n")
+    lines: list[bytes] = []
 
-    async with api_of(handler, tmp_path) as api:
-        lines: list[bytes] = []
+    async with api_of(sending(*parts), tmp_path) as api:
         await read_watch(api, lines)
 
     assert lines == [b'{"n":1}', b'{"n":2}', long]
 
 
 async def test_a_watch_that_ends_inside_a_line_is_unavailable(tmp_path: Path) -> None:
-    async def handler(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await response.write(b'{"n":1}\n{"n":')
-        return response
+    lines: list[bytes] = []
 
-    async with api_of(handler, tmp_path) as api:
-        lines: list[bytes] = []
+    async with api_of(sending(b'{"n":1}\n{"n":'), tmp_path) as api:
         with pytest.raises(ApiUnavailable, match="inside a line"):
             await read_watch(api, lines)
 
@@ -245,23 +238,15 @@ async def test_a_watch_that_ends_inside_a_line_is_unavailable(tmp_path: Path) ->
 
 
 async def test_a_silent_watch_is_unavailable_after_its_idle_time_out(tmp_path: Path) -> None:
-    async def handler(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await response.write(b'{"n":1}\n')
-        await asyncio.sleep(30)
-        return response
-
-    async with api_of(handler, tmp_path) as api:
+    async with api_of(sending(b'{"n":1}\n', seconds=30), tmp_path) as api:
         with pytest.raises(ApiUnavailable, match="timed out"):
             await read_watch(api, [], idle_timeout_seconds=0.1)
 
 
 async def test_a_refused_watch_is_an_api_error(tmp_path: Path) -> None:
-    async def handler(_: web.Request) -> web.Response:
-        return web.json_response({"kind": "Status", "reason": "Expired", "message": "too old"}, status=410)
+    expired = json.dumps({"kind": "Status", "reason": "Expired", "message": "too old"})
 
-    async with api_of(handler, tmp_path) as api:
+    async with api_of(answering(text=expired, status=410), tmp_path) as api:
         with pytest.raises(ApiError) as caught:
             await read_watch(api, [])
 

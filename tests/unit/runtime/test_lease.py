@@ -42,21 +42,6 @@ class _SkippingSelector(selectors.SelectSelector):
         return super().select(0)
 
 
-def in_virtual_time(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[pytest.MonkeyPatch], None]:
-    """Run a test on a loop whose seconds take no time."""
-
-    def run(monkeypatch: pytest.MonkeyPatch) -> None:
-        loop = SkippingLoop()
-        monkeypatch.setattr("makeway.runtime.lease.time.monotonic", loop.time)
-        try:
-            loop.run_until_complete(test())
-        finally:
-            loop.close()
-
-    run.__name__ = test.__name__
-    return run
-
-
 class FakeLeases(FakeApis):
     """The API server's one Lease, with optimistic concurrency; can be taken down or made to hang."""
 
@@ -96,15 +81,20 @@ class FakeLeases(FakeApis):
         return str((self.stored or {}).get("spec", {}).get("holderIdentity", ""))
 
 
-class Worker:
-    """Counts how often it works, and whether it does now."""
+class Candidate:
+    """Leads when it can. Counts how often it works, and whether it does now."""
 
-    def __init__(self) -> None:
+    def __init__(self, leases: FakeLeases, name: str = "a", **more: Callable[[], dict[str, str]]) -> None:
+        self.unfit = self.impaired = ""
         self.working = False
         self.times = 0
         self.fault: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        self.leadership = Leadership(
+            leases, SETTINGS, name, lambda: self.unfit, lambda: self.impaired, **more
+        )
+        self.task = asyncio.create_task(self.leadership.run(self._work))
 
-    async def __call__(self) -> None:
+    async def _work(self) -> None:
         self.working = True
         self.times += 1
         try:
@@ -113,54 +103,56 @@ class Worker:
             self.working = False
 
 
-def candidate(leases: FakeLeases, name: str) -> tuple[Leadership, Worker, asyncio.Task[Any]]:
-    leadership, worker = Leadership(leases, SETTINGS, name), Worker()
-    return leadership, worker, asyncio.create_task(leadership.run(worker))
+def in_virtual_time(
+    test: Callable[[FakeLeases], Coroutine[Any, Any, None]],
+) -> Callable[[pytest.MonkeyPatch], None]:
+    """Run a test on a loop whose seconds take no time, and end the tasks that it leaves."""
 
+    def run(monkeypatch: pytest.MonkeyPatch) -> None:
+        with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+            monkeypatch.setattr("makeway.runtime.lease.time.monotonic", runner.get_loop().time)
+            runner.run(test(FakeLeases()))
 
-async def end(*tasks: asyncio.Task[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    run.__name__ = test.__name__
+    return run
 
 
 @in_virtual_time
-async def test_one_of_two_leads_and_the_other_takes_over_at_once_when_it_ends() -> None:
-    leases = FakeLeases()
-    _, first, first_task = candidate(leases, "a")
+async def test_one_of_two_leads_and_the_other_takes_over_at_once_when_it_ends(leases: FakeLeases) -> None:
+    first = Candidate(leases)
     await asyncio.sleep(1)
-    _, second, second_task = candidate(leases, "b")
+    second = Candidate(leases, "b")
     await asyncio.sleep(60)
     assert (first.working, second.working, leases.holder) == (True, False, "a")
 
-    await end(first_task)
+    first.task.cancel()
     await asyncio.sleep(3)
 
     assert (first.working, second.working, leases.holder) == (False, True, "b")
     assert there(leases.stored)["spec"]["leaseTransitions"] == 1
-    await end(second_task)
 
 
 @in_virtual_time
-async def test_a_lease_that_is_not_renewed_is_taken_after_its_duration_and_not_before() -> None:
-    leases = FakeLeases()
+async def test_a_lease_that_is_not_renewed_is_taken_after_its_duration_and_not_before(
+    leases: FakeLeases,
+) -> None:
     lost = {"holderIdentity": "dead", "leaseDurationSeconds": 15, "renewTime": "2020-01-01T00:00:00.000000Z"}
     leases.stored = {"metadata": {"name": SETTINGS.name, "resourceVersion": "0"}, "spec": lost}
-    _, worker, task = candidate(leases, "b")
+    worker = Candidate(leases, "b")
 
     await asyncio.sleep(14)
     assert not worker.working
     await asyncio.sleep(5)
 
     assert worker.working
-    await end(task)
 
 
 @in_virtual_time
-async def test_a_refused_connection_ends_nothing_and_a_short_outage_interrupts_nothing() -> None:
-    leases = FakeLeases()
+async def test_a_refused_connection_ends_nothing_and_a_short_outage_interrupts_nothing(
+    leases: FakeLeases,
+) -> None:
     leases.down = True
-    leadership, worker, task = candidate(leases, "a")
+    worker = Candidate(leases)
     await asyncio.sleep(30)
     assert not worker.working
 
@@ -173,14 +165,12 @@ async def test_a_refused_connection_ends_nothing_and_a_short_outage_interrupts_n
 
     assert worker.working
     assert worker.times == 1
-    assert leadership.leading
-    await end(task)
+    assert worker.leadership.leading
 
 
 @in_virtual_time
-async def test_work_stops_before_the_lease_runs_out_when_the_server_hangs() -> None:
-    leases = FakeLeases()
-    _, worker, task = candidate(leases, "a")
+async def test_work_stops_before_the_lease_runs_out_when_the_server_hangs(leases: FakeLeases) -> None:
+    worker = Candidate(leases)
     await asyncio.sleep(5)
 
     leases.hangs = True
@@ -190,13 +180,11 @@ async def test_work_stops_before_the_lease_runs_out_when_the_server_hangs() -> N
     leases.hangs = False
     await asyncio.sleep(20)
     assert worker.working
-    await end(task)
 
 
 @in_virtual_time
-async def test_work_stops_when_somebody_else_holds_the_lease() -> None:
-    leases = FakeLeases()
-    _, worker, task = candidate(leases, "a")
+async def test_work_stops_when_somebody_else_holds_the_lease(leases: FakeLeases) -> None:
+    worker = Candidate(leases)
     await asyncio.sleep(5)
 
     there(leases.stored)["spec"]["holderIdentity"] = "thief"
@@ -204,25 +192,23 @@ async def test_work_stops_when_somebody_else_holds_the_lease() -> None:
 
     assert not worker.working
     assert leases.holder == "thief"
-    await end(task)
 
 
 @in_virtual_time
-async def test_work_that_crashes_ends_the_leadership_and_gives_the_lease_back() -> None:
-    leases = FakeLeases()
-    _, worker, task = candidate(leases, "a")
+async def test_work_that_crashes_ends_the_leadership_and_gives_the_lease_back(leases: FakeLeases) -> None:
+    worker = Candidate(leases)
     await asyncio.sleep(5)
 
     worker.fault.set_result(ValueError("broken"))
     with pytest.raises(ValueError, match="broken"):
-        await task
+        await worker.task
 
     assert leases.holder == ""
 
 
 @in_virtual_time
-async def test_work_that_goes_on_though_it_was_cancelled_ends_the_process() -> None:
-    leases, going_on = FakeLeases(), asyncio.Event()
+async def test_work_that_goes_on_though_it_was_cancelled_ends_the_process(leases: FakeLeases) -> None:
+    going_on = asyncio.Event()
 
     async def deaf() -> None:
         while True:
@@ -240,100 +226,77 @@ async def test_work_that_goes_on_though_it_was_cancelled_ends_the_process() -> N
 
 
 @in_virtual_time
-async def test_of_two_that_start_together_one_leads() -> None:
-    leases = FakeLeases()
-    _, first, first_task = candidate(leases, "a")
-    _, second, second_task = candidate(leases, "b")
+async def test_of_two_that_start_together_one_leads(leases: FakeLeases) -> None:
+    first = Candidate(leases)
+    second = Candidate(leases, "b")
 
     await asyncio.sleep(10)
 
     assert [first.working, second.working].count(True) == 1
-    await end(first_task, second_task)
-
-
-class Fitness:
-    """What stands in the way of the work."""
-
-    def __init__(self) -> None:
-        self.unfit = ""
-        self.impaired = ""
-
-    def candidate(self, leases: FakeLeases, name: str) -> tuple[Worker, asyncio.Task[Any]]:
-        worker = Worker()
-        leadership = Leadership(leases, SETTINGS, name, lambda: self.unfit, lambda: self.impaired)
-        return worker, asyncio.create_task(leadership.run(worker))
 
 
 @in_virtual_time
-async def test_a_candidate_that_cannot_do_the_work_takes_no_lease_until_it_can() -> None:
-    leases, fitness = FakeLeases(), Fitness()
-    fitness.unfit = "the snapshot is not complete"
-    worker, task = fitness.candidate(leases, "a")
+async def test_a_candidate_that_cannot_do_the_work_takes_no_lease_until_it_can(leases: FakeLeases) -> None:
+    worker = Candidate(leases)
+    worker.unfit = "the snapshot is not complete"
 
     await asyncio.sleep(60)
     assert (worker.times, leases.holder) == (0, "")
-    fitness.unfit = ""
+    worker.unfit = ""
     await asyncio.sleep(5)
 
     assert worker.working
-    await end(task)
 
 
 @pytest.mark.parametrize("trouble", ["unfit", "impaired"])
 def test_a_leader_that_stays_in_trouble_leaves_the_lease_to_a_healthy_standby(
     trouble: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test() -> None:
-        leases, ill, well = FakeLeases(), Fitness(), Fitness()
-        leader, leading = ill.candidate(leases, "a")
+    async def test(leases: FakeLeases) -> None:
+        leader = Candidate(leases)
         await asyncio.sleep(5)
-        standby, waiting = well.candidate(leases, "b")
+        standby = Candidate(leases, "b")
         await asyncio.sleep(5)
-        setattr(ill, trouble, "pods: 403 Forbidden")
+        setattr(leader, trouble, "pods: 403 Forbidden")
 
         await asyncio.sleep(SETTINGS.impaired_for + 10)
 
         assert (leader.working, standby.working, leases.holder) == (False, True, "b")
-        assert not leading.done(), "it goes on as a standby"
-        await end(leading, waiting)
+        assert not leader.task.done(), "it goes on as a standby"
 
     in_virtual_time(test)(monkeypatch)
 
 
 @in_virtual_time
-async def test_what_passes_soon_moves_no_lease() -> None:
-    leases, fitness = FakeLeases(), Fitness()
-    worker, task = fitness.candidate(leases, "a")
+async def test_what_passes_soon_moves_no_lease(leases: FakeLeases) -> None:
+    worker = Candidate(leases)
     await asyncio.sleep(5)
 
     for _ in range(10):
-        fitness.unfit = fitness.impaired = "no connection for 3 s"
+        worker.unfit = worker.impaired = "no connection for 3 s"
         await asyncio.sleep(SETTINGS.unfit_for - 3)
-        fitness.unfit = fitness.impaired = ""
+        worker.unfit = worker.impaired = ""
         await asyncio.sleep(3)
 
     assert (worker.working, worker.times) == (True, 1)
-    await end(task)
 
 
 @in_virtual_time
-async def test_an_impaired_leader_without_a_standby_leads_again_after_the_others_turn() -> None:
-    leases, fitness = FakeLeases(), Fitness()
-    worker, task = fitness.candidate(leases, "a")
-    fitness.impaired = "pods: its watches have brought nothing for 200 s"
+async def test_an_impaired_leader_without_a_standby_leads_again_after_the_others_turn(
+    leases: FakeLeases,
+) -> None:
+    worker = Candidate(leases)
+    worker.impaired = "pods: its watches have brought nothing for 200 s"
 
     await asyncio.sleep(SETTINGS.impaired_for + SETTINGS.duration + 15)
 
     assert (worker.working, worker.times) == (True, 2)
-    await end(task)
 
 
 @in_virtual_time
-async def test_two_impaired_candidates_do_not_pass_the_lease_back_and_forth() -> None:
-    leases, both = FakeLeases(), Fitness()
-    both.impaired = "pods: its watches have brought nothing for 200 s"
-    first, first_task = both.candidate(leases, "a")
-    second, second_task = both.candidate(leases, "b")
+async def test_two_impaired_candidates_do_not_pass_the_lease_back_and_forth(leases: FakeLeases) -> None:
+    first, second = Candidate(leases), Candidate(leases, "b")
+    first.impaired = second.impaired = "pods: its watches have brought nothing for 200 s"
 
     led = 0
     for _ in range(3600):
@@ -342,38 +305,36 @@ async def test_two_impaired_candidates_do_not_pass_the_lease_back_and_forth() ->
 
     assert 2 <= first.times + second.times <= 15
     assert led >= 0.95 * 3600
-    await end(first_task, second_task)
 
 
 @in_virtual_time
-async def test_a_standby_that_recovers_leads_within_minutes_however_long_all_were_impaired() -> None:
-    leases, ill, other = FakeLeases(), Fitness(), Fitness()
-    ill.impaired = other.impaired = "pods: its watches have brought nothing for 200 s"
-    leader, leading = ill.candidate(leases, "a")
+async def test_a_standby_that_recovers_leads_within_minutes_however_long_all_were_impaired(
+    leases: FakeLeases,
+) -> None:
+    leader = Candidate(leases)
+    leader.impaired = "pods: its watches have brought nothing for 200 s"
     await asyncio.sleep(3600)
-    standby, waiting = other.candidate(leases, "b")
+    standby = Candidate(leases, "b")
+    standby.impaired = leader.impaired
     await asyncio.sleep(5)
 
-    other.impaired = ""
+    standby.impaired = ""
     await asyncio.sleep(LONGEST_IMPAIRED + SETTINGS.duration)
 
     assert LONGEST_IMPAIRED <= 300
     assert (leader.working, standby.working) == (False, True)
-    await end(leading, waiting)
 
 
 @in_virtual_time
-async def test_an_impaired_candidate_leaves_a_free_lease_to_one_that_is_well() -> None:
-    leases, ill, well = FakeLeases(), Fitness(), Fitness()
-    ill.impaired = "pods: 403 Forbidden"
-    impaired, first = ill.candidate(leases, "a")
+async def test_an_impaired_candidate_leaves_a_free_lease_to_one_that_is_well(leases: FakeLeases) -> None:
+    impaired = Candidate(leases)
+    impaired.impaired = "pods: 403 Forbidden"
     await asyncio.sleep(1)
-    healthy, second = well.candidate(leases, "b")
+    healthy = Candidate(leases, "b")
 
     await asyncio.sleep(60)
 
     assert (impaired.times, healthy.working) == (0, True)
-    await end(first, second)
 
 
 @pytest.mark.parametrize(
@@ -392,27 +353,26 @@ def test_who_takes_a_lease_and_when(unfit: str, impaired: str, free_for: float, 
 
 
 @in_virtual_time
-async def test_a_leader_that_was_well_in_between_leaves_the_lease_as_soon_as_the_first_time() -> None:
-    leases, ill, well = FakeLeases(), Fitness(), Fitness()
-    leader, leading = ill.candidate(leases, "a")
-    ill.impaired = "pods: 403 Forbidden"
+async def test_a_leader_that_was_well_in_between_leaves_the_lease_as_soon_as_the_first_time(
+    leases: FakeLeases,
+) -> None:
+    leader = Candidate(leases)
+    leader.impaired = "pods: 403 Forbidden"
     await asyncio.sleep(1800)
-    ill.impaired = ""
+    leader.impaired = ""
     await asyncio.sleep(60)
     assert leader.working
-    standby, waiting = well.candidate(leases, "b")
+    standby = Candidate(leases, "b")
     await asyncio.sleep(5)
 
-    ill.impaired = "pods: 403 Forbidden"
+    leader.impaired = "pods: 403 Forbidden"
     await asyncio.sleep(SETTINGS.impaired_for + 10)
 
     assert (leader.working, standby.working) == (False, True)
-    await end(leading, waiting)
 
 
 @in_virtual_time
-async def test_work_that_steps_down_gives_the_lease_up_and_ends_nothing() -> None:
-    leases = FakeLeases()
+async def test_work_that_steps_down_gives_the_lease_up_and_ends_nothing(leases: FakeLeases) -> None:
     tried: list[float] = []
 
     async def work() -> None:
@@ -429,14 +389,12 @@ async def test_work_that_steps_down_gives_the_lease_up_and_ends_nothing() -> Non
     assert len(tried) == 2
     assert tried[1] - tried[0] >= SETTINGS.duration
     assert not task.done()
-    await end(task)
 
 
 @in_virtual_time
-async def test_a_renewal_writes_the_holders_annotations_and_leaves_others() -> None:
-    leases, said = FakeLeases(), {"makeway.dev/one": "a"}
-    leadership = Leadership(leases, SETTINGS, "a", annotations=lambda: said)
-    task = asyncio.create_task(leadership.run(Worker()))
+async def test_a_renewal_writes_the_holders_annotations_and_leaves_others(leases: FakeLeases) -> None:
+    said = {"makeway.dev/one": "a"}
+    holder = Candidate(leases, annotations=lambda: said)
     await asyncio.sleep(5)
     assert leases.stored is not None
     assert leases.stored["metadata"]["annotations"] == said
@@ -444,7 +402,8 @@ async def test_a_renewal_writes_the_holders_annotations_and_leaves_others() -> N
     leases.stored["metadata"]["annotations"]["example.com/other"] = "kept"
     said["makeway.dev/one"] = "b"
     await asyncio.sleep(5)
-    await end(task)
+    holder.task.cancel()
+    await asyncio.wait([holder.task])
 
     assert not leases.holder
     assert leases.stored["metadata"]["annotations"] == {"makeway.dev/one": "b", "example.com/other": "kept"}
