@@ -464,8 +464,8 @@ func TestCyclesWaitLongerWhileAnswersThatAreKeptGoUnused(t *testing.T) {
 	}
 }
 
-// untilPlaced runs a preemptor's cycles, each once its answer has come, until one nominates it; so many at most.
-func (w *world) untilPlaced(uid types.UID, most int, cycle func() *fwk.Status) (cycles int) {
+// untilPlaced runs a preemptor's cycles, each question of which is answered after the cycle alone, until one nominates it; so many at most.
+func (w *world) untilPlaced(uid types.UID, most int, answer chan<- struct{}, cycle func() *fwk.Status) (cycles int) {
 	w.t.Helper()
 	for cycles < most {
 		cycles++
@@ -473,6 +473,7 @@ func (w *world) untilPlaced(uid types.UID, most int, cycle func() *fwk.Status) (
 			return cycles
 		}
 		if asked := w.plugin.engine.planner.Late.Of(uid); asked != nil {
+			answer <- struct{}{}
 			<-asked.Answered()
 		}
 	}
@@ -482,14 +483,15 @@ func (w *world) untilPlaced(uid types.UID, most int, cycle func() *fwk.Status) (
 
 func TestAPodWhoseAnswersAreAllLateComesToANodeThatManyOthersRankBefore(t *testing.T) {
 	w, p := fullNodes(t, 12, licensed{nodes: []string{"n11"}})
-	ranks := w.bus.plan
+	answer, ranks := make(chan struct{}), w.bus.plan
 	w.plugin.engine.planner.Least = time.Millisecond
 	w.bus.plan = func(request *wire.PlanRequest) (*wire.PlanReply, error) {
-		time.Sleep(20 * time.Millisecond)
+		<-answer
 		return ranks(request)
 	}
 
-	w.untilPlaced(p.UID, 10, func() *fwk.Status {
+	w.untilPlaced(p.UID, 10, answer, func() *fwk.Status {
+		w.plugin.engine.verified.budget = &verify.Budget{} // the time has passed that pays for the cycle before
 		_, status := w.cycle(p)
 		return status
 	})
@@ -521,8 +523,9 @@ func TestALateAnswerIsUsedThoughOthersHaveUsedUpTheTimeForVerification(t *testin
 
 func TestALateAnswerAboutAGangThatFailsVerificationIsAskedForAgainAndSaysNothingOfItsNodes(t *testing.T) {
 	w, c := gangWorld(t, setup{leastWait: time.Millisecond}, 2, 1, gangMember("g1"))
+	answer := make(chan struct{})
 	w.bus.group = func(q *wire.PlanRequest) (*wire.PlanReply, error) {
-		time.Sleep(20 * time.Millisecond)
+		<-answer
 		plan := gangPlan("n1")
 		if len(q.Classes[0].Nodes.Names) > 0 {
 			plan = gangPlan("n2")
@@ -533,7 +536,7 @@ func TestALateAnswerAboutAGangThatFailsVerificationIsAskedForAgainAndSaysNothing
 		return &wire.PlanReply{Plan: plan}, nil
 	}
 
-	cycles := w.untilPlaced(c.group.UID, 4, func() *fwk.Status {
+	cycles := w.untilPlaced(c.group.UID, 4, answer, func() *fwk.Status {
 		_, status := w.gang(c)
 		return status
 	})
@@ -545,8 +548,9 @@ func TestALateAnswerAboutAGangThatFailsVerificationIsAskedForAgainAndSaysNothing
 
 func TestANodeWhereLateAnswersAboutAGangFailAgainIsLeftOut(t *testing.T) {
 	w, c := gangWorld(t, setup{leastWait: time.Millisecond}, 2, 1, gangMember("g1"))
+	answer := make(chan struct{})
 	w.bus.group = func(q *wire.PlanRequest) (*wire.PlanReply, error) {
-		time.Sleep(20 * time.Millisecond)
+		<-answer
 		if len(q.Classes[0].Nodes.Names) > 0 {
 			return &wire.PlanReply{Plan: gangPlan("n2")}, nil
 		}
@@ -555,7 +559,7 @@ func TestANodeWhereLateAnswersAboutAGangFailAgainIsLeftOut(t *testing.T) {
 		return &wire.PlanReply{Plan: wrong}, nil
 	}
 
-	w.untilPlaced(c.group.UID, 5, func() *fwk.Status {
+	w.untilPlaced(c.group.UID, 5, answer, func() *fwk.Status {
 		_, status := w.gang(c)
 		return status
 	})
