@@ -9,12 +9,12 @@ import pytest
 
 from builders_bus import NOW, make_order
 from makeway.bus import codec
-from makeway.bus.commit import TOO_LARGE
+from makeway.bus.commit import LATE, TOO_LARGE
 from makeway.bus.errors import BusUnavailable, KeyNotPublished
 from makeway.bus.messages import EvictionOrder, Void
 from makeway.bus.nats.jetstream import StoredMessage
 from makeway.bus.nats.publishing import AlreadyExists, MessageTooLarge, Published, PublishRefused
-from makeway.bus.orders import LATE, NOT_ACKNOWLEDGED, TAKEN_BY_NO_STREAM, OrderWriter, voided
+from makeway.bus.orders import NOT_ACKNOWLEDGED, TAKEN_BY_NO_STREAM, OrderWriter, voided
 from makeway.bus.signing.signatures import Signatures
 from makeway.bus.subjects import Subjects
 

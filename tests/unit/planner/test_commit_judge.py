@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from builders_bus import make_group, make_preemptor
-from makeway.bus.commit import NOTHING, ORDER_LIFE, SUPERSEDED, TOO_LARGE, CommitRequest, Offer, offered
+from makeway.bus.commit import LATE, NOTHING, ORDER_LIFE, SUPERSEDED, TOO_LARGE, CommitRequest, Offer, offered
 from makeway.bus.messages import (
     API_VERSION,
     Awaited,
@@ -22,7 +22,7 @@ from makeway.bus.messages import (
     VictimFacts,
     Void,
 )
-from makeway.bus.orders import LATE, NOT_ACKNOWLEDGED, TAKEN_BY_NO_STREAM
+from makeway.bus.orders import NOT_ACKNOWLEDGED, TAKEN_BY_NO_STREAM
 from makeway.core.k8s.budget import Budget
 from makeway.core.k8s.importance import microseconds
 from makeway.core.policy.brake import RELEASED, Brake

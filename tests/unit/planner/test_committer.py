@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from makeway.bus import codec
-from makeway.bus.commit import SUPERSEDED, CommitReply, CommitRequest, Offer
+from makeway.bus.commit import LATE, SUPERSEDED, CommitReply, CommitRequest, Offer
 from makeway.bus.errors import BusUnavailable, Malformed
 from makeway.bus.messages import EvictionOrder, Void
 from makeway.bus.nats.publishing import MessageTooLarge, PublishRefused
-from makeway.bus.orders import LATE, NOT_ACKNOWLEDGED, OrderWriter, voided
+from makeway.bus.orders import NOT_ACKNOWLEDGED, OrderWriter, voided
 from makeway.bus.signing.signatures import Signatures
 from makeway.bus.subjects import Subjects
 from makeway.core.k8s.objects import Metadata, Pod, PodCondition, PodSpec, PodStatus

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 
-from makeway.bus.commit import TOO_LARGE
+from makeway.bus.commit import LATE, TOO_LARGE
 from makeway.bus.messages import (
     EvictionOrder,
     OrderedGroup,
@@ -139,6 +139,15 @@ def test_orders_that_are_too_large_have_their_preemptor_alone_wait_and_leave_out
     assert (found.reason, found.retry_at) == (PREEMPTION_PAUSED, NOW + FIRST_FAILED)
     assert ledger.left_out("P", NOW).nodes == {"n1"}
     assert ledger.breakers.held(PREEMPTOR, NOW) is None
+
+
+def test_orders_whose_nominations_do_not_show_in_time_begin_a_short_pause_and_blame_no_node() -> None:
+    ledger = Ledger()
+    for number in range(TRIES):
+        ledger.voided(order(f"ord-{number}", NOW), Void(reason=LATE, message="not seen in time: m2"))
+
+    assert there(asked(ledger, NOW)).retry_at == NOW + FIRST_FAILED
+    assert ledger.left_out("P", NOW).nodes == frozenset()
 
 
 def test_a_success_ends_a_row_of_failures_and_a_breaker_begins_none() -> None:

@@ -49,6 +49,9 @@ _DIGEST_BYTES: Final = 8
 NOTHING: Final = "nothing-to-order"
 """Reason of a void: the pods whose room is wanted leave anyway."""
 
+LATE: Final = "late"
+"""Reason of a void: what the order waits for, such as its nominations, has not shown in time."""
+
 SUPERSEDED: Final = "superseded"
 """Reason of a void that is not stored: another message came behind the one that the commit names."""
 

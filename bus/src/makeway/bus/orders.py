@@ -20,7 +20,7 @@ from msgspec import structs
 
 from makeway.bus import tracing
 from makeway.bus.client import Bus
-from makeway.bus.commit import TOO_LARGE
+from makeway.bus.commit import LATE, TOO_LARGE
 from makeway.bus.errors import BusUnavailable, KeyNotPublished, Malformed
 from makeway.bus.messages import EvictionOrder, Void
 from makeway.bus.nats.jetstream import JetStreamError
@@ -34,7 +34,6 @@ LOOKS: Final = 2
 """So many looks in a row have to show that the expected message is gone: then the stream was made anew."""
 
 NOT_ACKNOWLEDGED: Final = "not-acknowledged"
-LATE: Final = "late"
 TAKEN_BY_NO_STREAM: Final = "publish-refused"
 """Reasons of voids that the writer finds."""
 

@@ -19,10 +19,10 @@ import structlog
 from msgspec import structs
 
 from makeway.bus import codec
-from makeway.bus.commit import SUPERSEDED, CommitReply, CommitRequest, Offer
+from makeway.bus.commit import LATE, SUPERSEDED, CommitReply, CommitRequest, Offer
 from makeway.bus.errors import BusError, BusUnavailable, Malformed
 from makeway.bus.messages import API_VERSION, EvictionOrder, Void
-from makeway.bus.orders import LATE, NOT_ACKNOWLEDGED, TAKEN_BY_NO_STREAM, OrderWriter, voided
+from makeway.bus.orders import NOT_ACKNOWLEDGED, TAKEN_BY_NO_STREAM, OrderWriter, voided
 from makeway.bus.signing.signatures import Signatures
 from makeway.bus.subjects import Subjects
 from makeway.planner.commit.judge import Accepted, draft, refused_by_itself

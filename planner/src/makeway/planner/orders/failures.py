@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from makeway.bus.commit import TOO_LARGE
+from makeway.bus.commit import LATE, TOO_LARGE
 from makeway.bus.messages import MAY_PASS, Outcome, VictimOutcome, Void
 from makeway.planner.plan.left_out import PassedOver
 
@@ -79,9 +79,14 @@ def end_of(outcome: Outcome) -> OrderEnd:
 
 
 def end_of_void(void: Void, at: datetime) -> OrderEnd:
-    """Return what it says that an order was never stored: of its preemptor only what lies with the plan."""
+    """Return what it says that an order was never stored: of its preemptor only what lies with the plan.
+
+    And that its nominations did not show in time, as those of a group with more members than its scheduler
+    writes until then: tried at once, they would be written and taken back without end.
+    """
     of_the_node = void.reason in _OF_THE_NODE or void.reason == TOO_LARGE
-    return OrderEnd(removed=(), succeeded=False, at=at, nodes_fault=of_the_node, counts=of_the_node)
+    counts = of_the_node or void.reason == LATE
+    return OrderEnd(removed=(), succeeded=False, at=at, nodes_fault=of_the_node, counts=counts)
 
 
 @dataclass(frozen=True, slots=True)
