@@ -105,25 +105,3 @@ def test_members_begin_in_the_rack_of_a_large_cluster_that_has_room_for_all() ->
 
     assert nodes == {f"n39{at}" for at in range(4)}
     assert victims == {f"low-n39{at}" for at in (0, 2, 3)}
-
-
-def test_two_classes_that_are_near_all_members_come_into_one_rack() -> None:
-    there = [racked(f"{rack}{at}", rack) for rack in "abc" for at in (1, 2)]
-    full = [pod("high", "a2", priority=1000, cpu="4"), *(pod(f"p{at}", f"b{at}", cpu="4") for at in (1, 2))]
-    also = [pod(f"q{at}", f"c{at}", priority=10, cpu="4") for at in (1, 2)]
-
-    victims, nodes = told(
-        plan([*there, *full, *also], (member("leader", "3"), 1), (member("worker", "4"), 1))
-    )
-
-    assert nodes == {"b1", "b2"}
-    assert victims == {"p1", "p2"}
-
-
-def test_members_do_not_begin_anew_where_a_pod_stays_that_they_could_be_near() -> None:
-    nodes = [racked("a", "r1"), racked("b", "r2")]
-    pods = [pod("mate", "a", labels=JOB, priority=1000, cpu="4"), pod("p", "b")]
-
-    found = plan([*nodes, *pods], (member("m", "4"), 1))
-
-    assert isinstance(found, PlanRefusal)

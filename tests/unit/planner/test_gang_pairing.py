@@ -8,7 +8,7 @@ import pytest
 
 from makeway.core.comparison import RemovedPod
 from makeway.planner.observe.marks import ANYWHERE, Evicted, Expected, PlanMarks, WaitingPlan
-from makeway.planner.observe.pairing import QUIET, WINDOW, ComparedPair, Pairing
+from makeway.planner.observe.pairing import QUIET, ComparedPair, Pairing
 from unit.planner.building import HIGH, LOW, MID, NOW, make_pod
 from unit.planner.test_observing import pod_object
 
@@ -47,17 +47,6 @@ def victims(pairs: list[ComparedPair]) -> Mapping[str, list[str]]:
     return {pair.expected.key: [one.gone.uid for one in pair.evicted] for pair in pairs}
 
 
-def test_a_mark_belongs_to_the_first_plan_that_takes_the_pod() -> None:
-    pairing = Pairing(anywhere=True)
-    for seconds, group in enumerate(("first", "second", "last")):
-        pairing.expect(plan(group, seconds / 10, takes="" if group == "first" else "a"))
-    nominate(pairing, "last", "n2")
-
-    pairing.evicted(mark("a", "n1"))
-
-    assert victims(pairing.due(after(1) + QUIET)) == {"second": ["a"], "last": []}
-
-
 def test_a_mark_that_no_plan_takes_belongs_to_the_last_with_a_member_there_else_to_the_last() -> None:
     pairing = Pairing(anywhere=True)
     for seconds, group in enumerate(("first", "second", "last")):
@@ -71,19 +60,6 @@ def test_a_mark_that_no_plan_takes_belongs_to_the_last_with_a_member_there_else_
     assert victims(pairing.due(after(1) + QUIET)) == {"first": [], "second": ["a"], "last": ["b"]}
 
 
-def test_groups_that_end_together_are_all_said_to_share_what_each_may_be_behind() -> None:
-    pairing = Pairing(anywhere=True)
-    pairing.expect(plan("one", takes="a"))
-    pairing.expect(plan("two", takes="b"))
-
-    pairing.evicted(mark("a"))
-    pairing.evicted(mark("b"))
-
-    pairs = pairing.due(after(1) + QUIET)
-    assert victims(pairs) == {"one": ["a"], "two": ["b"]}
-    assert [pair.shared for pair in pairs] == [True, True]
-
-
 def test_what_a_group_that_has_ended_did_not_take_is_left_to_the_others() -> None:
     pairing = Pairing(anywhere=True)
     pairing.expect(plan("last", 0.2))
@@ -94,15 +70,6 @@ def test_what_a_group_that_has_ended_did_not_take_is_left_to_the_others() -> Non
     assert victims(pairing.due(after(0.3) + QUIET)) == {"first": []}
     (pair,) = pairing.due(after(3) + QUIET)
     assert (victims([pair]), pair.shared) == ({"last": ["a"]}, False)
-
-
-def test_a_plan_that_is_replaced_takes_its_marks_with_it() -> None:
-    pairing = Pairing(anywhere=True)
-    pairing.expect(plan("one", takes="a"))
-    pairing.evicted(mark("a"))
-
-    assert victims(pairing.expect(plan("one", 2, takes="a"))) == {"one": ["a"]}
-    assert victims(pairing.due(after(2) + WINDOW)) == {"one": []}
 
 
 def test_looks_compare_no_mark_with_a_plan_again(monkeypatch: pytest.MonkeyPatch) -> None:

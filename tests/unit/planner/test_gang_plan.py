@@ -7,8 +7,7 @@ import pytest
 
 from makeway.bus.messages import Placement
 from makeway.core.policy.document import GroupTerm, Policy, PolicyLimits, Protection
-from makeway.planner.plan.cache import PlanCache
-from makeway.planner.plan.gang.planner import NOT_SEEN, plan_gang, planning_gang
+from makeway.planner.plan.gang.planner import NOT_SEEN, plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.price import Price
@@ -34,7 +33,6 @@ from unit.planner.grouping import pod_group, put_group
 from unit.planner.manifests import (
     HOST,
     ZONE,
-    affinity,
     anti_affinity,
     cluster,
     node,
@@ -123,16 +121,6 @@ def test_a_refusal_counts_the_room_of_pods_that_leave_much_later() -> None:
     assert uncertain.reason == NOT_FOUND
 
 
-def test_members_beyond_those_that_must_be_placed_come_only_where_they_cost_nothing() -> None:
-    pods = [make_pod("full", "a", LOW, 500), make_pod("half", "b", LOW, 300)]
-    snapshot = make_snapshot(["a", "b"], pods)
-
-    found = planned(snapshot, gang(snapshot, 100, 4, must=1))
-
-    assert victims(found) == set()
-    assert nodes(found) == {"b": 2}
-
-
 def test_a_unit_that_goes_makes_room_on_all_its_nodes() -> None:
     snapshot = make_snapshot(
         ["a", "b", "c"], [make_pod("x", "c", LOW, 500), make_pod("y", "c", MID, 0)], policy=PLENTY
@@ -144,28 +132,6 @@ def test_a_unit_that_goes_makes_room_on_all_its_nodes() -> None:
     assert victims(found) == {"u0", "u1"}
     assert found.price.broken == 1
     assert {one.unit for one in found.victims} == {"PodGroup default/train"}
-
-
-def test_a_gang_loses_its_surplus_before_one_is_broken() -> None:
-    snapshot = make_snapshot(["a", "b"], policy=PLENTY)
-    for name, least, where in (("tight", 2, "a"), ("loose", 1, "b")):
-        record = pod_group(name, whole=False, min_count=least)
-        put_group(snapshot, record, *(make_pod(f"{name}{n}", where, LOW, 250) for n in range(2)))
-
-    found = planned(snapshot, gang(snapshot, 250, 1))
-
-    assert victims(found) <= {"loose0", "loose1"}
-    assert found.price.broken == 0
-
-
-def test_a_budget_is_violated_only_where_there_is_no_other_way() -> None:
-    labels = {"app": "a"}
-    pods = [make_pod(f"p{n}", "a", LOW, 250, labels=labels) for n in range(2)]
-    pods += [make_pod(f"q{n}", "b", MID, 250) for n in range(2)]
-    snapshot = make_snapshot(["a", "b"], pods, [make_budget("budget", labels, 1)])
-
-    assert planned(snapshot, gang(snapshot, 250, 3)).price.violations == 0
-    assert planned(snapshot, gang(snapshot, 250, 4)).price.violations == 1
 
 
 def test_a_hard_budget_is_never_violated() -> None:
@@ -276,47 +242,11 @@ def test_fewer_pods_of_the_highest_priority_go_rather_than_fewer_pods() -> None:
     assert (other.price.highest_victims, other.price.victims) == (2, 7)
 
 
-def test_a_unit_counts_as_its_pods_that_have_the_highest_priority() -> None:
-    snapshot = make_snapshot(["a", "b", "c"], [make_pod("x", "c", LOW, 500)], policy=PLENTY)
-    unit = pod_group("train", priority=MID)
-    put_group(snapshot, unit, make_pod("u0", "a", MID, 500), make_pod("u1", "b", MID, 500))
-
-    found = planned(snapshot, gang(snapshot, 500, 3))
-
-    assert (found.price.highest, found.price.highest_victims, found.price.victims) == (MID, 2, 3)
-
-
 def members_of(snapshot: Snapshot, manifest: Any, count: int) -> GangQuestion:
     snapshot.apply(PutPod(pod_record(manifest)))
     asked = question(manifest)
     settle(snapshot)
     return GangQuestion("default/gang", (GangClass(asked, count),), count)
-
-
-def test_pods_that_members_are_to_be_near_go_where_others_of_them_stay() -> None:
-    labels = {"app": "blue"}
-    names = [f"n{number}" for number in range(20)]
-    snapshot = cluster(
-        *(node(name) for name in names),
-        *(pod(f"stays-{name}", name, priority=1000, labels=labels, cpu="10m") for name in names),
-        *(pod(f"low-{name}-{one}", name, labels=labels, cpu="40m") for name in names for one in range(10)),
-    )
-    manifest = pod("m", priority=100, cpu="3900m", affinity=affinity(term(HOST, labels)))
-
-    found = planned(snapshot, members_of(snapshot, manifest, 5))
-
-    assert sorted(nodes(found).values()) == [1] * 5
-    assert len(found.victims) == 40
-
-
-def test_it_is_no_final_refusal_that_members_need_lower_pods_near_them() -> None:
-    labels = {"app": "blue"}
-    snapshot = cluster(node("a"), *(pod(f"low-{one}", "a", labels=labels) for one in range(3)))
-    manifest = pod("m", priority=100, cpu="3900m", affinity=affinity(term(HOST, labels)))
-
-    found = refused(snapshot, members_of(snapshot, manifest, 1))
-
-    assert found.reason == NOT_FOUND
 
 
 def hosts_with(pods: dict[str, int], **more: Any) -> tuple[Snapshot, GangQuestion]:
@@ -361,44 +291,6 @@ def test_members_wait_for_an_even_spread_rather_than_have_pods_go() -> None:
     assert sum(count for name, count in nodes(found).items() if name[0] == "y") in (2, 3)
 
 
-def test_pods_go_in_zones_that_hold_more_than_the_others_can() -> None:
-    labels = {"app": "gang"}
-    made = [node(name, zone=name[0]) for name in ("x1", "x2", "y1")]
-    there = [pod(f"p{one}", one, labels=labels, cpu="100m") for one in ("x1", "x2")]
-    snapshot = cluster(*made, *there, pod("q", "y1", priority=200, cpu="2"))
-    manifest = pod("m", priority=100, labels=labels, topologySpreadConstraints=[spread(ZONE, labels)])
-
-    found = planned(snapshot, members_of(snapshot, manifest, 5))
-
-    zones = [name[0] for name, count in nodes(found).items() for _ in range(count)]
-    assert zones.count("y") == 2
-    assert zones.count("x") == 3
-    assert victims(found) == {"px1", "px2"}
-
-
-def test_an_uneven_spread_is_no_final_refusal_where_a_pod_of_another_node_counts() -> None:
-    labels = {"app": "gang"}
-    made = [node("x1", zone="x"), node("x2", zone="x"), node("y1", cpu=1, zone="y")]
-    full = pod("full", "x1", priority=200, cpu="3900m")
-    snapshot = cluster(*made, full, pod("counted", "x1", labels=labels, cpu="100m"))
-    manifest = pod("m", priority=100, labels=labels, topologySpreadConstraints=[spread(ZONE, labels)])
-
-    assert refused(snapshot, members_of(snapshot, manifest, 3)).reason == NOT_FOUND
-
-
-def test_a_plan_in_pieces_is_made_again_where_its_nodes_change() -> None:
-    snapshot = make_snapshot(["a", "b"], [make_pod("p", "a", LOW, 500), make_pod("q", "b", MID, 500)])
-    asked = gang(snapshot, 500, 1)
-    steps = planning_gang(snapshot, asked, NOW, PlanCache())
-
-    assert next(steps) is None
-    snapshot.apply(PutPod(make_pod("r", "a", HIGH, 0, requests={"cpu": 1})))
-    snapshot.apply(PutPod(make_pod("p", "a", HIGH, 500)))
-    found = as_a(GangPlan, next(one for one in steps if one is not None))
-
-    assert victims(found) == {"q"}
-
-
 def test_no_victims_cost_less_than_any() -> None:
     objective: tuple[GroupTerm, ...] = ("highestPriority",)
 
@@ -410,21 +302,6 @@ def test_a_group_that_may_not_preempt_comes_only_where_there_is_room() -> None:
 
     assert nodes(planned(snapshot, gang(snapshot, 500, 1, may_preempt=False))) == {"b": 1}
     assert refused(snapshot, gang(snapshot, 500, 2, may_preempt=False)).reason == NEVER
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_it_is_no_final_refusal_that_lower_pods_of_a_rack_keep_members_away(count: int) -> None:
-    old, new = {"job": "old"}, {"job": "new"}
-    names = "abc"[: count + 1]
-    snapshot = cluster(
-        *(node(name, zone="r") for name in names),
-        *(pod(f"old-{name}", name, cpu="3", labels=old) for name in names),
-    )
-    manifest = pod("m", priority=100, cpu="3", labels=new, affinity=anti_affinity(term(ZONE, old)))
-
-    found = plan_gang(snapshot, members_of(snapshot, manifest, count), NOW)
-
-    assert isinstance(found, GangPlan) or found.reason == NOT_FOUND
 
 
 def test_a_refusal_names_the_rule_that_leaves_room_for_no_more() -> None:

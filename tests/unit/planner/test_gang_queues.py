@@ -20,7 +20,6 @@ from makeway.planner.snapshot.changes import Enforce, PutPod
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import HIGH, LOW, NOW, ask, make_pod
-from unit.planner.grouping import pod_group, put_group
 from unit.planner.test_gang_plan import planned, refused
 from unit.planner.test_queue_rules import pod, snapshot_of
 
@@ -47,13 +46,6 @@ def nominated(snapshot: Snapshot, priority: int = HIGH) -> list[tuple[str, str]]
         snapshot.apply(PutPod(other))
         places.append((other.uid, f"n{number}"))
     return places
-
-
-def test_the_maximum_of_a_queue_holds_for_all_members_together() -> None:
-    small, large = four_nodes(1499), four_nodes(1500)
-
-    assert isinstance(plan_gang(small, gang(small, 3), NOW), PlanRefusal)
-    assert isinstance(plan_gang(large, gang(large, 3), NOW), GangPlan)
 
 
 @pytest.mark.parametrize(
@@ -147,18 +139,6 @@ def test_members_in_several_queues_take_the_guarantee_of_none(turn: int, others:
 
     assert {one.pod.uid for one in found.victims} == goes if isinstance(found, GangPlan) else not goes
     assert judged.keys() == goes
-
-
-def test_a_unit_frees_of_a_queue_what_all_its_pods_hold() -> None:
-    built = tree(queue("a", maximum={"cpu": 300}))
-    snapshot = snapshot_of(built, pod("q", "root.a", "n1", size=100), nodes=3)
-    put_group(snapshot, pod_group("unit"), *(pod(f"u{n}", "root.a", f"n{n}", size=100) for n in (2, 3)))
-    member = pod("m", "root.a", priority=HIGH, size=200)
-    snapshot.apply(PutPod(member))
-
-    found = planned(snapshot, GangQuestion("default/gang", (GangClass(ask(member), 1),), 1))
-
-    assert {one.pod.uid for one in found.victims} == {"u2", "u3"}
 
 
 @pytest.mark.parametrize(("most", "awaited"), [(500, ["leaving"]), (600, [])])

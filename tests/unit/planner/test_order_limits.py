@@ -74,23 +74,11 @@ def cluster(most: int | None = None) -> Snapshot:
     return make_snapshot(["n1"], pods, policy=Policy(limits=PolicyLimits(orders_in_flight=most)))
 
 
-def test_nine_tenths_are_for_any_priority() -> None:
-    assert reason(asking(), held(89)) == ""
-    assert reason(asking(), held(90)) == ORDERS_IN_FLIGHT
-
-
 def test_a_tenth_is_kept_for_priorities_above_those_that_hold_the_rest() -> None:
     assert reason(asking(priority=2), held(90)) == ""
     assert reason(asking(priority=2), held(90) + held(9, priority=2)) == ""
     assert reason(asking(priority=2), held(89) + held(1, priority=2)) == ORDERS_IN_FLIGHT
     assert reason(asking(priority=SYSTEM), held(100)) == ORDERS_IN_FLIGHT
-
-
-def test_one_namespace_has_a_quarter_while_others_wait_and_all_where_none_does() -> None:
-    assert reason(asking("a"), held(24), others_wait=True) == ""
-    assert reason(asking("a"), held(25), others_wait=True) == NAMESPACE_SHARE
-    assert reason(asking("a"), held(25)) == ""
-    assert reason(asking("b"), held(25), others_wait=True) == ""
 
 
 def test_a_namespace_with_its_share_still_has_what_is_kept_for_higher_priorities() -> None:
