@@ -186,14 +186,12 @@ async def retrying(
     (None: never). `on_retry` is told of each failure that is followed by another attempt, with the
     attempt's number. Cancellation is never swallowed: only that one error is caught.
     """
-    try:
-        return await act()
-    except TemporaryError as error:
-        first: TemporaryError | None = error
+
+    def failure(state: RetryCallState) -> BaseException | None:
+        return state.outcome.exception() if state.outcome is not None else None
 
     def wait(state: RetryCallState) -> float:
-        error = state.outcome.exception() if state.outcome is not None else None
-        return delay_seconds(state.attempt_number, error, longest_delay_seconds, random.random())
+        return delay_seconds(state.attempt_number, failure(state), longest_delay_seconds, random.random())
 
     def stop(state: RetryCallState) -> bool:
         if deadline is None:
@@ -201,19 +199,12 @@ async def retrying(
         return clock.now().timestamp() + state.upcoming_sleep >= deadline.timestamp()
 
     def before_sleep(state: RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome is not None else None
-        if isinstance(error, TemporaryError):
+        if isinstance(error := failure(state), TemporaryError):
             on_retry(error, state.attempt_number)
 
-    async def attempt() -> T:
-        nonlocal first
-        if (failed := first) is not None:
-            first = None
-            raise failed
+    async def attempt() -> T:  # tenacity awaits nothing of a lambda
         return await act()
 
-    # Made where the first attempt has failed only: most calls succeed, and tenacity's object costs as much
-    # as a request's own handling.
     attempts = AsyncRetrying(
         sleep=clock.sleep,
         stop=stop,

@@ -8,8 +8,6 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
 
-from prometheus_client import Counter
-
 from makeway.bus.messages import PodRef
 from makeway.core.k8s.objects import Pod
 from makeway.evictor.act import answers
@@ -34,7 +32,6 @@ class ApiCalls:
         self.api = api
         self.rights = MissingRights()
         self._metrics = metrics
-        self._counters: dict[tuple[str, str], Counter] = {}
 
     async def pod(self, namespace: str, name: str) -> Pod | None:
         """Return the pod under this name now; without a resourceVersion the read is from storage."""
@@ -92,12 +89,7 @@ class ApiCalls:
         return classify(error)
 
     def _count(self, operation: str, result: str) -> None:
-        """Count a request; looking a counter up by its labels costs as much as the rest of this module."""
-        counter = self._counters.get((operation, result))
-        if counter is None:
-            counter = self._metrics.api_requests.labels(operation=operation, result=result)
-            self._counters[operation, result] = counter
-        counter.inc()
+        self._metrics.api_requests.labels(operation, result).inc()
 
     async def _means_gone(self, error: ApiError, incarnation: PodRef | None) -> bool:
         """Whether a refusal only says that the pod is not there, or is another one by now."""

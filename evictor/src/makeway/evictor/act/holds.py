@@ -7,14 +7,14 @@ that, and what cannot be told holds none up.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NoReturn
 
 import structlog
 
-from makeway.bus.messages import EvictionOrder, Placement, Preemptor
+from makeway.bus.messages import EvictionOrder
 from makeway.core.k8s.disruption import PREEMPTION_HELD
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.times import api_time
@@ -161,7 +161,7 @@ class TellingOfHolds:
             await self._write(order, {"type": PREEMPTION_HELD, "$patch": "delete"})
 
     async def _write(self, order: EvictionOrder, condition: dict[str, Any]) -> None:
-        for ref in waiting_for(order):
+        for ref in order.placements[:MOST_MEMBERS]:
             for _ in range(3):
                 try:
                     pod = await self._cluster.get_pod(ref.namespace, ref.name)
@@ -174,13 +174,6 @@ class TellingOfHolds:
                         continue
                     _log.warning("hold_not_told", pod=f"{ref.namespace}/{ref.name}", reason=str(error))
                     break
-
-
-def waiting_for(order: EvictionOrder) -> Sequence[Preemptor | Placement]:
-    """Return the pods that an order makes room for; none for a quota."""
-    if order.kind == "group":
-        return order.members[:MOST_MEMBERS]
-    return [order.preemptor] if order.preemptor is not None else []
 
 
 def camel(reason: str) -> str:

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import structlog
 
-from makeway.bus.messages import Placement, Preemptor, Rollback, Victim
+from makeway.bus.messages import Placement, Rollback, Victim
 from makeway.evictor.act import patches
 from makeway.evictor.act.work import OrderWork
 from makeway.evictor.judge import decide
@@ -97,11 +97,9 @@ class RollbackRun:
         work = [
             self._durably(f"mark of {v.namespace}/{v.name}", partial(self._clear_mark, v)) for v in undecided
         ]
-        if (pod := self._order.preemptor) is not None:
-            work.append(self._durably("nomination", partial(self._revert, pod, self._order.node)))
-        for one in self._order.members:
-            what = f"nomination of {one.namespace}/{one.name}"
-            work.append(self._durably(what, partial(self._revert, one, one.node)))
+        for one in self._order.placements:
+            what = "nomination" if self._order.preemptor else f"nomination of {one.namespace}/{one.name}"
+            work.append(self._durably(what, partial(self._revert, one)))
         await asyncio.gather(*work)
         self._report((self._turn.now() - begun).total_seconds())
         return self._undone
@@ -124,16 +122,16 @@ class RollbackRun:
             return None
         return frozenset(v.uid for v in last.victims)
 
-    async def _revert(self, waiting: Preemptor | Placement, node: str) -> None:
+    async def _revert(self, waiting: Placement) -> None:
         """Take the nomination of the preemptor, or of a member of the group, back if it is this order's."""
         pod = await self._cluster.get_pod(waiting.namespace, waiting.name)
-        if not decide.is_nominated(pod, waiting.uid, node):
+        if not decide.is_nominated(pod, waiting.uid, waiting.node):
             return
         if await self._relied_on(self._order.order_id) is None:
             await failpoint("evictor.before-revert", self._order.order_id)
             await self._cluster.clear_nomination(pod)
             await failpoint("evictor.after-revert", self._order.order_id)
-            if isinstance(waiting, Placement):
+            if self._order.preemptor is None:
                 self._undone.nominations_reverted.append(waiting.uid)
             else:
                 self._undone.nomination_reverted = True

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final, NoReturn
 
-from makeway.bus.messages import EvictionOrder, Outcome, Placement, Preemptor
+from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.core.k8s.objects import ENDED_PHASES, Pod
 from makeway.evictor.act.cluster import Cluster
 from makeway.evictor.limits.breaker import Breaker
@@ -63,16 +63,11 @@ class WastedVictims:
             about = order.room_for
             assert about is not None  # noqa: S101 - `follow` takes no other
             try:
-                pods = [await self._cluster.get_pod(one.namespace, one.name) for one in _wanting(order)]
+                pods = [await self._cluster.get_pod(one.namespace, one.name) for one in order.placements]
             except (TemporaryError, PermanentError):
                 continue
             if (wasted := in_vain(order, pods)) is not None:
                 self._breaker.placed(about.namespace, victims, wasted=wasted)
-
-
-def _wanting(order: EvictionOrder) -> Sequence[Preemptor | Placement]:
-    """Return the pods that an order makes room for."""
-    return order.members or ((order.preemptor,) if order.preemptor is not None else ())
 
 
 def in_vain(order: EvictionOrder, pods: Sequence[Pod | None]) -> bool | None:
@@ -81,11 +76,11 @@ def in_vain(order: EvictionOrder, pods: Sequence[Pod | None]) -> bool | None:
     `pods`: under the names of its preemptor or of its group's members, in their order. The scheduler is free
     to exchange equal members, so any of the order's nodes will do. Pure.
     """
-    nodes = {member.node for member in order.members} or {order.node}
+    nodes = {one.node for one in order.placements}
     must_place = order.group.must_place if order.group is not None else 1
     there = [
         pod
-        for one, pod in zip(_wanting(order), pods, strict=True)
+        for one, pod in zip(order.placements, pods, strict=True)
         if pod is not None
         and pod.metadata.uid == one.uid
         and pod.metadata.deletion_timestamp is None
