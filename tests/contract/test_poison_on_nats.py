@@ -16,7 +16,6 @@ from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.messages import EvictionOrder
-from makeway.bus.nats.follow import Start
 from makeway.bus.streams.configs import evictor_config
 from makeway.evictor.act.records import OrderRecords
 from makeway.evictor.intake.deliveries import take_forever
@@ -73,7 +72,7 @@ class World:
 
     async def quarantined(self) -> Counter[str]:
         stream = self.bus.subjects.quarantine_stream
-        read = [m async for m in self.bus.follow(stream, start=Start.beginning(), stop_at_end=True)]
+        read = [m async for m in self.bus.follow(stream, stop_at_end=True)]
         return Counter(m.headers["Makeway-Reason"] for m in read)
 
     async def until_quarantined(self, count: int, seconds: float = 20) -> Counter[str]:

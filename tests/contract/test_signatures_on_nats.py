@@ -16,7 +16,6 @@ from builders_keys import signatures
 from fixtures_nats import ConnectBus
 from makeway.bus import codec
 from makeway.bus.client import Bus
-from makeway.bus.nats.follow import Start
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.service.orders.follower import OrderFollower
@@ -36,7 +35,7 @@ async def forge_outcomes(bus: Bus, count: int, name: str) -> None:
 
 async def quarantined(bus: Bus) -> Counter[str]:
     stream = bus.subjects.quarantine_stream
-    read = [m async for m in bus.follow(stream, start=Start.beginning(), stop_at_end=True)]
+    read = [m async for m in bus.follow(stream, stop_at_end=True)]
     return Counter(m.headers["Makeway-Reason"] for m in read)
 
 
@@ -104,7 +103,7 @@ async def test_others_have_their_turn_while_many_messages_are_followed(bus: Bus)
 
     other = asyncio.create_task(others())
     stream = bus.subjects.outcomes_stream
-    seen = [turns async for _ in bus.follow(stream, start=Start.beginning(), stop_at_end=True)]
+    seen = [turns async for _ in bus.follow(stream, stop_at_end=True)]
     other.cancel()
 
     assert max(Counter(seen).values()) <= 64

@@ -26,7 +26,6 @@ from makeway.bus.messages import (
     Victim,
     VictimFacts,
 )
-from makeway.bus.nats.follow import Start
 from makeway.bus.nats.jetstream import StoredMessage
 from makeway.core.k8s.disruption import is_disrupted
 from makeway.core.k8s.objects import Pod
@@ -604,7 +603,7 @@ class Scheduler:
     # ------------------------------------------------------------------------------------ outcomes
 
     async def _follow_orders(self) -> None:
-        async for message in self.bus.follow(SUBJECTS.orders_stream, start=Start.beginning()):
+        async for message in self.bus.follow(SUBJECTS.orders_stream):
             self._take_order(message.subject, message.data)
 
     async def _follow_outcomes(self) -> None:
@@ -612,7 +611,7 @@ class Scheduler:
             self.outcomes_read = position
 
         stream = SUBJECTS.outcomes_stream
-        async for message in self.bus.follow(stream, start=Start.beginning(), reached=reached):
+        async for message in self.bus.follow(stream, reached=reached):
             self._take_outcome(message.data)
 
     def _take_order(self, subject: str, data: bytes) -> None:

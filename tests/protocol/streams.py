@@ -13,7 +13,6 @@ import nats.errors
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import StreamPosition
-from makeway.bus.nats.follow import Start
 from makeway.bus.nats.jetstream import StoredMessage
 from makeway.bus.streams.configs import ACK_WAIT_SECONDS
 from makeway.bus.subjects import Subjects
@@ -314,7 +313,7 @@ class SimulatedBus(Bus):
         self,
         stream: str,
         *,
-        start: Start,
+        since: datetime | None = None,
         caught_up: asyncio.Event | None = None,
         stop_at_end: bool = False,
         restarted: Callable[[], None] | None = None,
@@ -342,7 +341,7 @@ class SimulatedBus(Bus):
                     if held is not self._nats.streams[stream]:
                         break
                     at += 1
-                    if start.time is None or message.time >= start.time:
+                    if since is None or message.time >= since:
                         yield StoredMessage(message.subject, message.sequence, message.time, message.data)
                     if reached is not None:
                         reached(StreamPosition(created=str(made), sequence=message.sequence))

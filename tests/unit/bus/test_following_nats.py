@@ -16,7 +16,6 @@ from makeway.bus import metrics
 from makeway.bus.client import Bus
 from makeway.bus.messages import StreamPosition
 from makeway.bus.nats.batches import Batches
-from makeway.bus.nats.follow import Start
 from makeway.bus.nats.jetstream import StoredMessage
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.ledger import Ledger
@@ -45,7 +44,7 @@ def rebuilds(reason: str) -> float:
 
 async def test_from_the_beginning_everything_comes_in_order_and_then_what_is_new(bus: Bus) -> None:
     await publish(bus, "a", "b")
-    messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning())
+    messages = bus.follow(bus.subjects.orders_stream)
 
     assert await take(messages, 2) == ["a", "b"]
     await publish(bus, "c")
@@ -53,12 +52,12 @@ async def test_from_the_beginning_everything_comes_in_order_and_then_what_is_new
 
 
 @pytest.mark.parametrize("restart", [False, True])
-async def test_from_now_on_only_what_is_new_comes_also_after_a_restart_before_a_message(
+async def test_behind_the_last_only_what_is_new_comes_also_after_a_restart_before_it(
     bus: Bus, nats_server: NatsServer, restart: bool
 ) -> None:
     await publish(bus, "a")
     begun = asyncio.Event()
-    messages = bus.follow(bus.subjects.orders_stream, start=Start.new(), caught_up=begun)
+    messages = bus.follow(bus.subjects.orders_stream, after=1, caught_up=begun)
     reading = asyncio.create_task(take(messages, 1))
     await asyncio.wait_for(begun.wait(), 15)
 
@@ -78,7 +77,7 @@ async def test_from_a_time_what_was_stored_before_is_left_out(bus: Bus) -> None:
     await asyncio.sleep(0.05)
     await publish(bus, "b")
 
-    messages = bus.follow(bus.subjects.orders_stream, start=Start.at_time(between))
+    messages = bus.follow(bus.subjects.orders_stream, since=between)
 
     assert await take(messages, 1) == ["b"]
 
@@ -86,7 +85,7 @@ async def test_from_a_time_what_was_stored_before_is_left_out(bus: Bus) -> None:
 async def test_from_a_sequence_the_one_named_is_the_first(bus: Bus) -> None:
     await publish(bus, "a", "b", "c")
 
-    messages = bus.follow(bus.subjects.orders_stream, start=Start.at_sequence(2))
+    messages = bus.follow(bus.subjects.orders_stream, after=1)
 
     assert await take(messages, 2) == ["b", "c"]
 
@@ -96,7 +95,6 @@ async def test_only_the_subjects_asked_for_come(bus: Bus) -> None:
 
     messages = bus.follow(
         bus.subjects.orders_stream,
-        start=Start.beginning(),
         subjects=[bus.subjects.orders_of("pod", "a"), bus.subjects.orders_of("pod", "c")],
     )
 
@@ -104,11 +102,11 @@ async def test_only_the_subjects_asked_for_come(bus: Bus) -> None:
 
 
 async def test_a_reader_that_stops_at_the_end_ends_there_also_where_there_is_nothing(bus: Bus) -> None:
-    nothing = bus.follow(bus.subjects.orders_stream, start=Start.beginning(), stop_at_end=True)
+    nothing = bus.follow(bus.subjects.orders_stream, stop_at_end=True)
     assert [m async for m in nothing] == []
 
     await publish(bus, *(f"uid-{n}" for n in range(30)))
-    everything = bus.follow(bus.subjects.orders_stream, start=Start.beginning(), stop_at_end=True)
+    everything = bus.follow(bus.subjects.orders_stream, stop_at_end=True)
 
     assert [m.sequence async for m in everything] == list(range(1, 31))
 
@@ -116,7 +114,7 @@ async def test_a_reader_that_stops_at_the_end_ends_there_also_where_there_is_not
 async def test_caught_up_is_told_only_when_the_last_message_was_worked_on(bus: Bus) -> None:
     await publish(bus, "a", "b")
     caught_up = asyncio.Event()
-    messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning(), caught_up=caught_up)
+    messages = bus.follow(bus.subjects.orders_stream, caught_up=caught_up)
 
     await take(messages, 2)
     assert not caught_up.is_set()
@@ -128,7 +126,7 @@ async def test_caught_up_is_told_only_when_the_last_message_was_worked_on(bus: B
 
 async def test_caught_up_is_told_for_an_empty_stream(bus: Bus) -> None:
     caught_up = asyncio.Event()
-    messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning(), caught_up=caught_up)
+    messages = bus.follow(bus.subjects.orders_stream, caught_up=caught_up)
     reading = asyncio.create_task(take(messages, 1))
 
     await asyncio.wait_for(caught_up.wait(), 5)
@@ -138,7 +136,7 @@ async def test_caught_up_is_told_for_an_empty_stream(bus: Bus) -> None:
 
 async def test_after_a_server_restart_it_goes_on_where_it_was(bus: Bus, nats_server: NatsServer) -> None:
     await publish(bus, "a", "b")
-    messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning())
+    messages = bus.follow(bus.subjects.orders_stream)
     assert await take(messages, 1) == ["a"]
     reading = asyncio.create_task(take(messages, 2))
     await asyncio.sleep(0.1)
@@ -152,7 +150,7 @@ async def test_after_a_server_restart_it_goes_on_where_it_was(bus: Bus, nats_ser
 async def test_an_answer_that_stays_away_is_asked_again(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("makeway.bus.nats.batches._SILENCE_SECONDS", 0.5)
     await publish(bus, "a")
-    messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning())
+    messages = bus.follow(bus.subjects.orders_stream)
     assert await take(messages, 1) == ["a"]
     before = rebuilds("unavailable")
 
@@ -170,7 +168,7 @@ async def test_an_answer_that_stays_away_is_asked_again(bus: Bus, monkeypatch: p
 async def test_more_than_a_batch_is_read_once_in_order(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("makeway.bus.nats.batches._BATCH", 7)
     await publish(bus, *(f"uid-{n}" for n in range(30)))
-    everything = bus.follow(bus.subjects.orders_stream, start=Start.beginning(), stop_at_end=True)
+    everything = bus.follow(bus.subjects.orders_stream, stop_at_end=True)
 
     assert [m.sequence async for m in everything] == list(range(1, 31))
 
@@ -189,16 +187,14 @@ async def test_a_message_lost_on_the_way_is_read_again(bus: Bus, monkeypatch: py
     monkeypatch.setattr(Batches, "_on_message", lose_one)
     before = rebuilds("gap")
 
-    assert await take(bus.follow(bus.subjects.orders_stream, start=Start.beginning()), 3) == ["a", "b", "c"]
+    assert await take(bus.follow(bus.subjects.orders_stream), 3) == ["a", "b", "c"]
     assert rebuilds("gap") == before + 1
 
 
 async def test_a_stream_made_anew_is_read_from_its_beginning(bus: Bus) -> None:
     await publish(bus, "a", "b", "c")
     restarts: list[str] = []
-    messages = bus.follow(
-        bus.subjects.orders_stream, start=Start.beginning(), restarted=lambda: restarts.append("anew")
-    )
+    messages = bus.follow(bus.subjects.orders_stream, restarted=lambda: restarts.append("anew"))
     assert await take(messages, 3) == ["a", "b", "c"]
     reading = asyncio.create_task(take(messages, 1))
     await asyncio.sleep(0.2)
@@ -214,7 +210,7 @@ async def test_a_stream_made_anew_is_read_from_its_beginning(bus: Bus) -> None:
 
 async def test_a_stream_that_does_not_exist_yet_is_waited_for(bus: Bus) -> None:
     await bus.jetstream.api(f"STREAM.DELETE.{bus.subjects.orders_stream}")
-    messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning())
+    messages = bus.follow(bus.subjects.orders_stream)
     reading = asyncio.create_task(take(messages, 1))
     await asyncio.sleep(0.3)
 
@@ -230,7 +226,7 @@ async def test_a_service_is_woken_by_what_passes_and_does_not_wait_for_its_next_
     monkeypatch.setattr("makeway.bus.nats.wakeup.POLL_SECONDS", 60.0)
     monkeypatch.setattr("makeway.bus.nats.wakeup.LISTENING_SECONDS", 60.0)
     planner = await connect_bus(name="planner/one")
-    messages = planner.follow(planner.subjects.orders_stream, start=Start.beginning())
+    messages = planner.follow(planner.subjects.orders_stream)
     reading = asyncio.create_task(take(messages, 2, seconds=10))
     await asyncio.sleep(0.3)
 
@@ -251,7 +247,7 @@ async def test_a_service_that_may_not_be_woken_looks_at_its_pace_and_is_ready(
     """
     nats_server.restart()
     planner = await Bus.connect(f"nats://old:p@127.0.0.1:{nats_server.port}", name="planner/one")
-    messages = planner.follow(planner.subjects.orders_stream, start=Start.beginning())
+    messages = planner.follow(planner.subjects.orders_stream)
     reading = asyncio.create_task(take(messages, 1))
     await asyncio.sleep(0.3)
 
@@ -265,7 +261,7 @@ async def test_a_service_that_may_not_be_woken_looks_at_its_pace_and_is_ready(
 async def test_whoever_reads_along_is_told_up_to_when_all_has_been_read(bus: Bus) -> None:
     await publish(bus, "a")
     began, until = time.monotonic(), list[float]()
-    messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning(), at_end=until.append)
+    messages = bus.follow(bus.subjects.orders_stream, at_end=until.append)
     await take(messages, 1)
     assert until == [], "the last one is still being worked on"
     reading = asyncio.create_task(take(messages, 1))
@@ -284,7 +280,7 @@ async def created(bus: Bus) -> str:
 async def test_whoever_compares_is_told_how_far_the_caller_has_worked(bus: Bus) -> None:
     await publish(bus, "a", "b")
     told: list[StreamPosition] = []
-    messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning(), reached=told.append)
+    messages = bus.follow(bus.subjects.orders_stream, reached=told.append)
     await take(messages, 2)
     first = await created(bus)
     assert told == [StreamPosition(created=first, sequence=1)], "the last one is still being worked on"
@@ -309,8 +305,8 @@ async def test_what_was_stored_before_the_start_counts_as_worked_on(bus: Bus) ->
     await publish(bus, "a", "b")
     await asyncio.sleep(0.05)
     told, read = list[StreamPosition](), asyncio.Event()
-    start = Start.at_time(datetime.now(UTC))
-    messages = bus.follow(bus.subjects.orders_stream, start=start, caught_up=read, reached=told.append)
+    now = datetime.now(UTC)
+    messages = bus.follow(bus.subjects.orders_stream, since=now, caught_up=read, reached=told.append)
     reading = asyncio.create_task(take(messages, 1))
 
     async with asyncio.timeout(15):
@@ -336,7 +332,7 @@ async def test_a_ledger_knows_how_far_the_outcomes_were_read_whatever_they_say(b
 
 async def test_reading_makes_no_consumer(bus: Bus) -> None:
     await publish(bus, "a")
-    async for _ in bus.follow(bus.subjects.orders_stream, start=Start.beginning(), stop_at_end=True):
+    async for _ in bus.follow(bus.subjects.orders_stream, stop_at_end=True):
         pass
 
     info = await bus.jetstream.api(f"STREAM.INFO.{bus.subjects.orders_stream}")

@@ -9,7 +9,6 @@ from builders_bus import make_order
 from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus import metrics
 from makeway.bus.client import Bus
-from makeway.bus.nats.follow import Start
 from makeway.bus.streams.quarantine import QuarantinedMessage
 from unit.bus.test_quarantine import parked
 
@@ -74,7 +73,7 @@ async def test_a_follower_reads_on_behind_all_of_them(bus: Bus, nats_server: Nat
         await raw_publish(nats_server, subject, payload, headers)
     await bus.publish_order(make_order("healthy"), 0)
 
-    read = [m async for m in bus.follow("MAKEWAY_ORDERS", start=Start.beginning(), stop_at_end=True)]
+    read = [m async for m in bus.follow("MAKEWAY_ORDERS", stop_at_end=True)]
 
     assert len(read) == len(HOSTILE) + 1
     assert read[-1].subject == "makeway.v1.orders.pod.healthy"
@@ -102,9 +101,7 @@ async def test_a_message_is_parked_once_by_however_many(connect_bus: ConnectBus)
     await asyncio.gather(*(bus.quarantine(parked()) for bus in buses))
     await buses[0].quarantine(parked(b"\x00\xff" * 600_000))
 
-    stored = [
-        m async for m in buses[0].follow("MAKEWAY_QUARANTINE", start=Start.beginning(), stop_at_end=True)
-    ]
+    stored = [m async for m in buses[0].follow("MAKEWAY_QUARANTINE", stop_at_end=True)]
     assert [m.subject for m in stored] == ["makeway.v1.quarantine.evictor"] * 2
 
 
@@ -129,7 +126,7 @@ async def test_a_hostile_subject_can_be_parked(bus: Bus, nats_server: NatsServer
         )
     )
 
-    (stored,) = [m async for m in bus.follow("MAKEWAY_QUARANTINE", start=Start.beginning(), stop_at_end=True)]
+    (stored,) = [m async for m in bus.follow("MAKEWAY_QUARANTINE", stop_at_end=True)]
     assert (
         stored.headers["Makeway-Subject"] == "makeway.v1.orders.pod.\\\\xff"
         or "xff" in stored.headers["Makeway-Subject"]

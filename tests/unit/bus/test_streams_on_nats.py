@@ -11,7 +11,6 @@ from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus import metrics
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable, StreamConflict
-from makeway.bus.nats.follow import Start
 from makeway.bus.nats.jetstream import JetStreamError
 from makeway.bus.nats.publishing import Published
 from makeway.bus.streams import configs as streams
@@ -228,7 +227,7 @@ async def test_a_server_that_lost_all_is_set_up_again(bus: Bus, nats_server: Nat
     await bus.keep_streams()
     consumer = await bus.orders_consumer()
     await bus.publish_order(make_order("uid-before"), 0)
-    reader = bus.follow(bus.subjects.orders_stream, start=Start.beginning())
+    reader = bus.follow(bus.subjects.orders_stream)
     assert (await anext(reader)).subject.endswith("uid-before")
     reading = asyncio.ensure_future(anext(reader))
     delivery = there(await consumer.next(5))

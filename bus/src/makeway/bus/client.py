@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from datetime import datetime
 from typing import NoReturn
 
 import nats.errors
@@ -16,7 +17,7 @@ from makeway.bus.components import Components
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import StreamPosition
 from makeway.bus.nats.connection import Connection, ConnectionTimings
-from makeway.bus.nats.follow import Follower, Start, follow
+from makeway.bus.nats.follow import Follower, follow
 from makeway.bus.nats.jetstream import API, JetStream, JetStreamError, StoredMessage, translated
 from makeway.bus.nats.login import Login
 from makeway.bus.nats.serving import Responder, serve
@@ -278,7 +279,8 @@ class Bus(Records):
         self,
         stream: str,
         *,
-        start: Start,
+        since: datetime | None = None,
+        after: int = 0,
         subjects: Sequence[str] = (),
         caught_up: asyncio.Event | None = None,
         at_end: Callable[[float], None] | None = None,
@@ -288,10 +290,12 @@ class Bus(Records):
     ) -> AsyncGenerator[StoredMessage]:
         """Read a stream in order, each message once, across reconnections; as `makeway.bus.nats.follow`.
 
-        `stream`: its name, as in `bus.subjects.orders_stream`. `subjects`: only these, wildcards allowed; all
-        where empty. `caught_up`, `at_end`, `stop_at_end`: as there. `restarted`: called where the stream was
-        made anew, or has lost what was read from it; all that it holds is then read again. `reached`: called
-        with how far the caller has worked on what the stream holds, whenever that is further.
+        `stream`: its name, as in `bus.subjects.orders_stream`. `since`, `after`: from which time on, or
+        behind which sequence; by default all that the stream holds. `subjects`: only these, wildcards
+        allowed; all where empty. `caught_up`, `at_end`, `stop_at_end`: as there. `restarted`: called where
+        the stream was made anew, or has lost what was read from it; all that it holds is then read again.
+        `reached`: called with how far the caller has worked on what the stream holds, whenever that is
+        further.
         """
         subject = "" if stop_at_end else self._passing.get(stream, "")
         follower = Follower(
@@ -299,7 +303,8 @@ class Bus(Records):
             self.jetstream,
             stream,
             subjects,
-            start,
+            since=since,
+            after=after,
             restarted=restarted,
             reached=reached,
             passing=subject,

@@ -18,7 +18,6 @@ from makeway.bus.client import Bus
 from makeway.bus.control import ControlState
 from makeway.bus.errors import Malformed
 from makeway.bus.messages import Outcome, StreamPosition
-from makeway.bus.nats.follow import Start
 
 _log = structlog.get_logger()
 
@@ -42,8 +41,7 @@ async def past_messages(
 
     `subjects`: as of `Bus.follow`. Raises BusError. One that does not exist is waited for.
     """
-    start = Start.at_time(since) if since else Start.beginning()
-    async with aclosing(bus.follow(stream, start=start, subjects=subjects, stop_at_end=True)) as messages:
+    async with aclosing(bus.follow(stream, since=since, subjects=subjects, stop_at_end=True)) as messages:
         async for message in messages:
             try:
                 yield decode(message.data)
@@ -68,7 +66,7 @@ async def follow_control(
     """
     sequence = revision = 0
     stream = bus.subjects.control_stream
-    async for message in bus.follow(stream, start=Start.beginning(), caught_up=caught_up):
+    async for message in bus.follow(stream, caught_up=caught_up):
         try:
             state = bus.signatures.control(message.data, message.subject, now())
         except Malformed as error:
@@ -88,7 +86,7 @@ async def follow_control(
 async def follow_outcomes(
     bus: Bus,
     cluster_uid: str,
-    start: Start,
+    since: datetime,
     *,
     take: Callable[[Outcome], None],
     refused: Callable[[], None] = lambda: None,
@@ -100,7 +98,7 @@ async def follow_outcomes(
     `refused`: called for each that is not understood. `caught_up`, `reached`: as of `Bus.follow`.
     """
     stream = bus.subjects.outcomes_stream
-    async for message in bus.follow(stream, start=start, caught_up=caught_up, reached=reached):
+    async for message in bus.follow(stream, since=since, caught_up=caught_up, reached=reached):
         try:
             outcome = bus.signatures.outcome(message.data, message.subject)
         except Malformed as error:

@@ -14,7 +14,6 @@ from makeway.bus.component_status import ComponentStatus
 from makeway.bus.errors import BusError
 from makeway.bus.following import follow_outcomes
 from makeway.bus.messages import EvictionOrder, Outcome
-from makeway.bus.nats.follow import Start
 from makeway.bus.signing.keys import SigningKind
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.queue_exempt import queue_exempt_namespaces
@@ -138,7 +137,7 @@ async def run(
         caps = Caps(mode_guard.rates, identity, metrics)
         caps.show_recent(clock.now)
         # What was evicted lately counts wherever it was, also before this process began.
-        since = Start.at_time(clock.now() - TEN_MINUTES)
+        since = clock.now() - TEN_MINUTES
 
         def ended_anywhere(outcome: Outcome) -> None:
             caps.ended(outcome, clock.now())

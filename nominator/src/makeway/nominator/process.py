@@ -15,7 +15,6 @@ from makeway.bus.component_status import ComponentStatus
 from makeway.bus.errors import BusError
 from makeway.bus.following import follow_control, follow_outcomes
 from makeway.bus.messages import LIVE_LOOK_BACK, Fence
-from makeway.bus.nats.follow import Start
 from makeway.core.k8s.event import EventType, Regarding
 from makeway.core.k8s.objects import Pod, PriorityClass
 from makeway.core.policy.external import ANNOTATION, EXTERNAL
@@ -67,7 +66,7 @@ async def run(
         events = EventRecorder(api, "makeway.dev/nominator", identity)
         brake = BrakeReader(api, BrakeMetrics(REGISTRY), metrics, namespace=config.namespace)
         streams = StreamsRead(mode)
-        since = Start.at_time(datetime.now(UTC) - LIVE_LOOK_BACK)
+        since = datetime.now(UTC) - LIVE_LOOK_BACK
 
         def refuse_class(item: PriorityClass) -> None:
             if leadership.leading:

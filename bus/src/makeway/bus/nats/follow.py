@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -35,39 +34,12 @@ _LOOK_AT_STREAM_SECONDS: Final = 1.0
 _log = structlog.get_logger()
 
 
-@dataclass(frozen=True)
-class Start:
-    """Where to begin: everything still there, what comes from now on, from a time, or from a sequence."""
-
-    policy: str
-    time: datetime | None = None
-    sequence: int = 0
-
-    @classmethod
-    def beginning(cls) -> Start:
-        """From the oldest message the stream still holds."""
-        return cls("all")
-
-    @classmethod
-    def new(cls) -> Start:
-        """From the first message after now."""
-        return cls("new")
-
-    @classmethod
-    def at_time(cls, time: datetime) -> Start:
-        """From the first message stored at `time` or later."""
-        return cls("by_start_time", time=time)
-
-    @classmethod
-    def at_sequence(cls, sequence: int) -> Start:
-        """From the first message with this sequence or a higher one."""
-        return cls("by_start_sequence", sequence=max(sequence, 1))
-
-
 class Follower:
     """One reader of one stream; see `follow`. `passing`: subject that it may subscribe to as a wake-up.
 
-    `reached`: called with how far the stream has been read, whenever that is further.
+    It begins with the first message stored at `since` or later, or the first behind the sequence `after`; by
+    default with the oldest that the stream still holds. `reached`: called with how far the stream has been
+    read, whenever that is further.
     """
 
     def __init__(
@@ -76,8 +48,9 @@ class Follower:
         jetstream: JetStream,
         stream: str,
         subjects: Sequence[str],
-        start: Start,
         *,
+        since: datetime | None = None,
+        after: int = 0,
         restarted: Callable[[], None] | None = None,
         reached: Callable[[StreamPosition], None] | None = None,
         passing: str = "",
@@ -85,13 +58,13 @@ class Follower:
         self._jetstream = jetstream
         self._stream = stream
         self._subjects = list(subjects)
-        self._start = start
+        self._since = since
         self._restarted = restarted
         self._reached = reached
         self._batches = Batches(connection, jetstream, stream)
         self._wake_up = WakeUp(connection, passing)
         self._found = 0
-        self._last = 0
+        self._last = after
         self._end = 0
         self._created = ""
         self._looked_at = 0.0
@@ -152,12 +125,9 @@ class Follower:
         await self._wake_up.close()
 
     def _request(self) -> dict[str, Any]:
-        start = Start.at_sequence(self._last + 1) if self._last else self._start
-        request: dict[str, Any] = {}
-        if start.time:
-            request["start_time"] = written_time(start.time)
-        else:
-            request["seq"] = max(start.sequence, 1)
+        request: dict[str, Any] = {"seq": self._last + 1}
+        if self._since and not self._last:
+            request = {"start_time": written_time(self._since)}
         if len(self._subjects) == 1:
             request["next_by_subj"] = self._subjects[0]
         return request
@@ -175,13 +145,9 @@ class Follower:
         info = await self._jetstream.api(f"STREAM.INFO.{self._stream}")
         self._looked_at = asyncio.get_running_loop().time()
         created, last = str(info["created"]), int(info["state"]["last_seq"])
-        if self._start.policy == "new" and not self._created:
-            # Pinned down now, so that nothing is missed until the first message.
-            self._start = Start.at_sequence(last + 1)
         if (self._created and created != self._created) or last < self._last:
             _log.warning("stream_restarted", stream=self._stream, read_up_to=self._last, last=last)
-            self._last = 0
-            self._start = Start.beginning()
+            self._last, self._since = 0, None
             if self._restarted:
                 self._restarted()
         self._created, self._end = created, last

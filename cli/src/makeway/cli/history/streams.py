@@ -14,7 +14,6 @@ import msgspec
 from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.errors import Malformed, StreamConflict
-from makeway.bus.nats.follow import Start
 from makeway.bus.nats.jetstream import JetStreamError, StoredMessage
 
 _WAITING = 1000
@@ -73,9 +72,8 @@ async def everything(
     """
     last = await _last_sequences(bus)
     if since or not follow:
-        start = Start.at_time(since) if since else Start.beginning()
         past = {
-            kind: bus.follow(stream, start=start, stop_at_end=True) for kind, stream in _streams(bus).items()
+            kind: bus.follow(stream, since=since, stop_at_end=True) for kind, stream in _streams(bus).items()
         }
         async for kind, message in _merged(past):
             last[kind] = max(last[kind], message.sequence)
@@ -132,7 +130,7 @@ async def _as_they_come(bus: Bus, last: Mapping[str, int]) -> AsyncGenerator[Str
     queue: asyncio.Queue[StreamEntry] = asyncio.Queue(_WAITING)
 
     async def read(kind: str, stream: str) -> None:
-        async for message in bus.follow(stream, start=Start.at_sequence(last[kind] + 1)):
+        async for message in bus.follow(stream, after=last[kind]):
             await queue.put(entry_of(kind, message))
 
     async def read_all() -> None:

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any, Final
 
 from makeway.bus.client import Bus
-from makeway.bus.nats.follow import Start
 from makeway.bus.streams import quarantine
 from makeway.bus.streams.quarantine import QuarantineEntry
 from makeway.cli.ages import age
@@ -29,8 +28,7 @@ COLUMNS: Final = (
 
 async def unreadable(bus: Bus, since: datetime | None) -> list[QuarantineEntry]:
     """Return what was put aside since a moment, the oldest first. Raises BusError."""
-    start = Start.at_time(since) if since else Start.beginning()
-    followed = bus.follow(bus.subjects.quarantine_stream, start=start, stop_at_end=True)
+    followed = bus.follow(bus.subjects.quarantine_stream, since=since, stop_at_end=True)
     return quarantine.entries([message async for message in followed])
 
 

@@ -15,7 +15,6 @@ from makeway.bus.client import Bus
 from makeway.bus.codec import unwrap
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import EvictionOrder, Outcome
-from makeway.bus.nats.follow import Start
 from makeway.dev.demo.manifests import NAMESPACE
 from makeway.runtime.kube import Api
 
@@ -180,7 +179,7 @@ class Timeline:
                 group.create_task(self._watch_stream(bus, stream))
 
     async def _watch_stream(self, bus: Bus, stream: str) -> None:
-        async for message in bus.follow(stream, start=Start.beginning()):
+        async for message in bus.follow(stream):
             _, record = unwrap(message.data)
             if isinstance(record, EvictionOrder) and record.void is not None:
                 continue

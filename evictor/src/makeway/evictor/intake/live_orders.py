@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.messages import LIVE_LOOK_BACK, PAST_DEADLINE
-from makeway.bus.nats.follow import Start
 from makeway.evictor.judge import decide
 from makeway.evictor.retry import TemporaryError
 from makeway.evictor.shared_reads import SharedReads
@@ -50,9 +49,9 @@ class StreamOrders:
             return await self._by_victim(stream)
 
     async def _by_victim(self, stream: str) -> Mapping[str, Sequence[tuple[str, datetime]]]:
-        start = Start.at_time(datetime.now(UTC) - LIVE_LOOK_BACK)
+        since = datetime.now(UTC) - LIVE_LOOK_BACK
         found: defaultdict[str, list[tuple[str, datetime]]] = defaultdict(list)
-        messages = self._bus.follow(stream, start=start, stop_at_end=True)
+        messages = self._bus.follow(stream, since=since, stop_at_end=True)
         async for message in messages:
             try:
                 order = self._bus.signatures.order(message.data, message.subject)

@@ -12,7 +12,6 @@ import structlog
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, Outcome, StreamPosition
-from makeway.bus.nats.follow import Start
 from makeway.bus.nats.jetstream import StoredMessage
 from makeway.bus.signing.signatures import FAILURES
 from makeway.bus.streams.quarantine import QuarantinedMessage
@@ -60,7 +59,7 @@ class OrderFollower:
         self._ledger = ledger
         self._metrics = metrics
         self._began = now
-        self._start = Start.at_time(now - LOOK_BACK)
+        self._since = now - LOOK_BACK
         self._skipped: set[str] = set()
         self._orders_read = asyncio.Event()
         self._outcomes_read = asyncio.Event()
@@ -76,7 +75,7 @@ class OrderFollower:
         stream = self._bus.subjects.orders_stream
         messages = self._bus.follow(
             stream,
-            start=self._start,
+            since=self._since,
             caught_up=self._orders_read,
             at_end=self._read_orders,
             restarted=lambda: self.lost(self._ledger.forget_live()),
@@ -87,7 +86,7 @@ class OrderFollower:
         """Note every outcome; quarantine those that cannot be read."""
         stream = self._bus.subjects.outcomes_stream
         messages = self._bus.follow(
-            stream, start=self._start, caught_up=self._outcomes_read, reached=self._read_outcomes
+            stream, since=self._since, caught_up=self._outcomes_read, reached=self._read_outcomes
         )
         await self._each(messages, "outcomes", self._ended, aside=stream)
 
