@@ -27,7 +27,7 @@ from makeway.bus.repairs import Repairs
 from makeway.bus.signing.signatures import Signatures
 from makeway.bus.streams import configs as streams
 from makeway.bus.streams.epochs import Epochs
-from makeway.bus.streams.named_consumers import ConsumersKeeper, NamedConsumer, ensure_named_consumers
+from makeway.bus.streams.named_consumers import NamedConsumer, ensure_named_consumers
 from makeway.bus.streams.orders_consumer import OrdersConsumer
 from makeway.bus.streams.reconciler import StreamReconciler
 from makeway.bus.subjects import DEFAULT_PREFIX, SERVICES, Subjects, inbox
@@ -151,13 +151,23 @@ class Bus(Records):
     async def keep_streams(self, replicas: int = 1, consumers: Iterable[NamedConsumer] | None = None) -> None:
         """Do so until `close`, now and whenever they may have gone or drifted.
 
-        Raises nothing: what stands in the way is logged, and tried again.
+        Raises nothing: what stands in the way is logged, and tried again. Where no consumer is wanted, a
+        login that may not ask for consumers is asked for no more: there is none to keep.
         """
-        named = ConsumersKeeper(self.jetstream, self.subjects, consumers)
+        wanted = None if consumers is None else tuple(consumers)
 
         async def ensure() -> None:
+            nonlocal wanted
             await self.ensure_streams(replicas)
-            await named.ensure()
+            if wanted is None:
+                return
+            try:
+                await ensure_named_consumers(self.jetstream, self.subjects, wanted)
+            except BusUnavailable as error:
+                if wanted:
+                    raise
+                wanted = None
+                _log.warning("named_consumers_not_looked_at", error=str(error))
 
         if self._keeper is None:
             self._keeper = StreamReconciler(self.connection, ensure, _KEEP_SECONDS, at_once=True)

@@ -9,7 +9,7 @@ look, `wrong_streams` says what is otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final
 
 import structlog
@@ -154,25 +154,21 @@ def evictor_config(subjects: Subjects) -> dict[str, Any]:
     }
 
 
-def drift(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """The fields of `wanted` that `found` has otherwise, as (found, wanted). Absent is JetStream's zero."""
-    different = {}
-    for key, want in wanted.items():
-        have = found.get(key)
-        if have is None and not want:
-            continue
-        if have != want:
-            different[key] = (have, want)
-    return different
+def drift(
+    wanted: Mapping[str, Any], found: Mapping[str, Any], free: Set[str] | None = None
+) -> dict[str, tuple[Any, Any]]:
+    """Return how `found` differs from `wanted`, as (found, wanted). Absent is JetStream's zero.
+
+    `free`: of the fields that `wanted` does not name, those that may be anything; None: all of them.
+    """
+    unnamed = () if free is None else found.keys() - wanted.keys() - free
+    pairs = {key: (found.get(key), wanted.get(key)) for key in (*wanted, *unnamed)}
+    return {key: (have, want) for key, (have, want) in pairs.items() if (have or None) != (want or None)}
 
 
 def stream_drift(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Return how a stream differs from `wanted`, as (found, wanted): in any field, but for what is free."""
-    different = drift(wanted, found)
-    for key in found.keys() - wanted.keys() - _FREE - {"num_replicas"}:
-        if found[key]:
-            different[key] = (found[key], None)
-    return different
+    return drift(wanted, found, _FREE | {"num_replicas"})
 
 
 def told(different: Mapping[str, tuple[Any, Any]]) -> str:

@@ -41,10 +41,7 @@ def consumer_drift(wanted: Mapping[str, Any], info: Mapping[str, Any]) -> dict[s
     What `wanted` does not name must be JetStream's zero, but for what is free.
     """
     found = info["config"]
-    different = drift(wanted, found)
-    for key in found.keys() - wanted.keys() - _FREE - {"deliver_policy"}:
-        if found[key]:
-            different[key] = (found[key], None)
+    different = drift(wanted, found, _FREE | {"deliver_policy"})
     if (starts := found.get("deliver_policy")) not in _STARTS:
         different["deliver_policy"] = (starts, _BY_START_TIME)
     if info.get("paused"):

@@ -134,33 +134,6 @@ async def ensure_named_consumers(
             raise StreamConflict(f"consumers of stream {stream}: {error.description}") from error
 
 
-class ConsumersKeeper:
-    """Calls `ensure_named_consumers` again and again; `wanted`: None where consumers are not looked at.
-
-    Where none is wanted, a login that may not ask for consumers is asked for no more: there is none to keep.
-    """
-
-    def __init__(
-        self, jetstream: JetStream, subjects: Subjects, wanted: Iterable[NamedConsumer] | None
-    ) -> None:
-        self._jetstream = jetstream
-        self._subjects = subjects
-        self._wanted = None if wanted is None else tuple(wanted)
-        self._looks = wanted is not None
-
-    async def ensure(self) -> None:
-        """Make or bring back, and delete; raises as `ensure_named_consumers`."""
-        if not self._looks:
-            return
-        try:
-            await ensure_named_consumers(self._jetstream, self._subjects, self._wanted or ())
-        except BusUnavailable as error:
-            if self._wanted:
-                raise
-            self._looks = False
-            _log.warning("named_consumers_not_looked_at", error=str(error))
-
-
 async def unread(jetstream: JetStream, subjects: Subjects) -> dict[tuple[str, str], int]:
     """Return how many messages each consumer of ours has not acknowledged, by its name and its stream's kind.
 
