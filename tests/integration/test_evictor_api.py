@@ -26,11 +26,11 @@ from makeway.bus import ids
 from makeway.bus.client import Bus
 from makeway.bus.messages import EvictionOrder, Fence, Outcome, Victim
 from makeway.bus.nats.publishing import Published
+from makeway.core.k8s.disruption import disruption_target, preemption_mark
 from makeway.core.k8s.objects import Pod
 from makeway.dev import kwok
 from makeway.dev.services import TEST_FENCE
 from makeway.evictor.act.cluster import Cluster
-from makeway.evictor.judge import decide
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.runtime.brake import BrakeMetrics, BrakeReader
@@ -96,7 +96,7 @@ async def test_a_mark_and_its_removal_leave_other_conditions(space: Space, edge:
 
     marked = there(await edge.mark(as_victim(pod), pod.metadata.resource_version, MESSAGE, now))
 
-    condition = there(decide.disruption_target(marked))
+    condition = there(disruption_target(marked))
     assert (condition.reason, condition.message) == ("PreemptionByScheduler", MESSAGE)
     assert condition.last_transition_time == now.replace(microsecond=0)
     assert {c.type for c in marked.status.conditions or ()} == kinds_before | {"DisruptionTarget"}
@@ -185,7 +185,7 @@ async def test_a_mark_is_a_compare_and_set_on_what_was_read(space: Space, edge: 
         await edge.mark(as_victim(pod), pod.metadata.resource_version, MESSAGE, datetime.now(UTC))
 
     assert caught.value.reason == "conflict"
-    assert decide.disruption_target(await the(space, "a")) is None
+    assert disruption_target(await the(space, "a")) is None
 
 
 async def test_clearing_is_a_compare_and_set_on_what_was_read(space: Space, edge: Cluster) -> None:
@@ -333,7 +333,7 @@ async def test_victims_are_marked_and_deleted_by_uid_and_events_written(scene: S
     ):
         assert request.precondition_uid == (await the(scene.space, request.name)).metadata.uid
     for name in ("a", "b", "c"):
-        assert decide.marked_by_scheduler(await the(scene.space, name), MESSAGE)
+        assert preemption_mark(await the(scene.space, name)) == MESSAGE
 
     async def told() -> bool:
         victim = [e["reason"] for e in await events_of(scene.space, "a")]

@@ -17,7 +17,7 @@ from integration.configuring import policy
 from integration.preempting import run_victims, sized
 from integration.space import Space
 from integration.test_evictor_api import MESSAGE, as_victim, edge_to, the
-from makeway.evictor.judge import decide
+from makeway.core.k8s.disruption import disruption_target, preemption_mark
 from makeway.evictor.retry import TemporaryError
 from makeway.runtime.kube import ApiError
 
@@ -88,7 +88,7 @@ async def test_a_mark_by_uid_keeps_the_other_conditions_and_meets_no_pod_that_is
         marked = await edge.mark(as_victim(a), "", MESSAGE, datetime.now(UTC))
 
         assert marked is not None
-        assert decide.marked_by_scheduler(marked, MESSAGE)
+        assert preemption_mark(marked) == MESSAGE
         assert {c.type for c in marked.status.conditions or ()} == kinds | {"DisruptionTarget"}
         another = as_victim(a, uid="00000000-0000-0000-0000-000000000000")
         assert await edge.mark(another, "", MESSAGE, datetime.now(UTC)) is None
@@ -98,5 +98,5 @@ async def test_a_mark_by_uid_keeps_the_other_conditions_and_meets_no_pod_that_is
         await space.delete("b")
         with pytest.raises(TemporaryError, match="422"):
             await edge.mark(as_victim(b), "", MESSAGE, datetime.now(UTC))
-        assert decide.disruption_target(await the(space, "b")) is None
+        assert disruption_target(await the(space, "b")) is None
         await space.patch("b", {"metadata": {"finalizers": None}})

@@ -7,11 +7,11 @@ label selector when a pod is created.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from makeway.core.k8s.objects import LabelSelector, Pod, PodAffinity, PodAffinityTerm
-from makeway.core.k8s.selector import Selector, SelectorError, compile_selector
+from makeway.core.k8s.selector import Selector, compile_selector
 
 Labels = Mapping[str, str]
 
@@ -68,14 +68,9 @@ def anti_affinity_terms(pod: Pod) -> tuple[Term, ...]:
     return _terms(pod.metadata.namespace, affinity.pod_anti_affinity if affinity else None)
 
 
-def matches_all(terms: Iterable[Term], namespace: str, labels: Labels) -> bool:
+def matches_all(terms: Collection[Term], namespace: str, labels: Labels) -> bool:
     """Report whether every one of some resolved terms matches a pod; False where there is no term."""
-    found = False
-    for term in terms:
-        found = True
-        if not term.matches(namespace, None, labels):
-            return False
-    return found
+    return bool(terms) and all(term.matches(namespace, None, labels) for term in terms)
 
 
 def _terms(namespace: str, affinity: PodAffinity | None) -> tuple[Term, ...]:
@@ -96,6 +91,3 @@ def _compiled(selector: LabelSelector | None) -> Selector | None:
 
 def _selects(selector: Selector | None, labels: Labels) -> bool:
     return selector is not None and selector.matches(labels)
-
-
-__all__ = ["SelectorError", "Term", "affinity_terms", "anti_affinity_terms", "matches_all"]

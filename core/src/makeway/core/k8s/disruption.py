@@ -6,7 +6,7 @@ kept, so that Jobs' pod failure policies and people see what they know.
 
 from __future__ import annotations
 
-from makeway.core.k8s.objects import ENDED_PHASES, Pod
+from makeway.core.k8s.objects import ENDED_PHASES, Pod, PodCondition
 
 DISRUPTION_TARGET = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
@@ -32,41 +32,36 @@ def is_disrupted(pod: Pod) -> bool:
     return False
 
 
+def disruption_target(pod: Pod) -> PodCondition | None:
+    """Return the pod's DisruptionTarget condition where it is True."""
+    for condition in pod.status.conditions or ():
+        if condition.type == DISRUPTION_TARGET and condition.status == "True":
+            return condition
+    return None
+
+
+def preemption_mark(pod: Pod) -> str:
+    """Return the message of the mark that preemption has set on a pod; empty where none has."""
+    condition = disruption_target(pod)
+    if condition is None or condition.reason != PREEMPTION_BY_SCHEDULER:
+        return ""
+    return condition.message or ""
+
+
 def lives_on_marked(pod: Pod) -> bool:
     """Report whether a pod carries preemption's mark and is not on its way out."""
     if pod.metadata.deletion_timestamp is not None or pod.status.phase in ENDED_PHASES:
         return False
-    return any(
-        condition.type == DISRUPTION_TARGET
-        and condition.status == "True"
-        and condition.reason == PREEMPTION_BY_SCHEDULER
-        and _is_ours(condition.message or "")
-        for condition in pod.status.conditions or ()
-    )
+    mark = preemption_mark(pod)
+    return mark == QUOTA_MESSAGE or mark.endswith((f": {_MESSAGE}", f": {_GROUP_MESSAGE}"))
 
 
 def preempted_by(pod: Pod) -> str:
     """Return the name of the scheduler whose preemption marked a pod, leaving or not; empty if none."""
-    for condition in pod.status.conditions or ():
-        if (
-            condition.type == DISRUPTION_TARGET
-            and condition.status == "True"
-            and condition.reason == PREEMPTION_BY_SCHEDULER
-        ):
-            scheduler, _, rest = (condition.message or "").rpartition(": ")
-            return scheduler if rest in (_MESSAGE, _GROUP_MESSAGE) else ""
-    return ""
+    scheduler, _, rest = preemption_mark(pod).rpartition(": ")
+    return scheduler if rest in (_MESSAGE, _GROUP_MESSAGE) else ""
 
 
 def preempted_for_group(pod: Pod) -> bool:
     """Report whether a preemption's mark on a pod says that it was for a PodGroup."""
-    return any(
-        condition.type == DISRUPTION_TARGET
-        and condition.reason == PREEMPTION_BY_SCHEDULER
-        and (condition.message or "").endswith(f": {_GROUP_MESSAGE}")
-        for condition in pod.status.conditions or ()
-    )
-
-
-def _is_ours(message: str) -> bool:
-    return message == QUOTA_MESSAGE or message.endswith((f": {_MESSAGE}", f": {_GROUP_MESSAGE}"))
+    return preemption_mark(pod).endswith(f": {_GROUP_MESSAGE}")

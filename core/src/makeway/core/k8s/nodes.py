@@ -18,8 +18,10 @@ from makeway.core.k8s.objects import (
     Taint,
     Toleration,
 )
+from makeway.core.k8s.selector import meets
 
 _KEEPS_OUT = ("NoSchedule", "NoExecute")
+_OF_SELECTORS = ("In", "NotIn", "Exists", "DoesNotExist")
 NAME_FIELD = "metadata.name"
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 """The taint of a cordoned node; a pod that tolerates it may run there."""
@@ -120,19 +122,9 @@ def _conditions(
 
 
 def _holds(key: str, operator: str, values: tuple[str, ...], labels: Mapping[str, str]) -> bool:
-    match operator:
-        case "In":
-            return labels.get(key) in values
-        case "NotIn":
-            return labels.get(key) not in values
-        case "Exists":
-            return key in labels
-        case "DoesNotExist":
-            return key not in labels
-        case "Gt" | "Lt":
-            return compares(operator, values, labels.get(key))
-        case _:
-            return False
+    if operator in _OF_SELECTORS:
+        return meets(labels, key, operator, values)
+    return compares(operator, values, labels.get(key))
 
 
 def compares(operator: str, values: tuple[str, ...], label: str | None) -> bool:

@@ -21,6 +21,7 @@ from typing import TypeVar
 import structlog
 
 from makeway.bus.messages import Placement, Rollback, Victim
+from makeway.core.k8s.disruption import preemption_mark
 from makeway.evictor.act import patches
 from makeway.evictor.act.work import OrderWork
 from makeway.evictor.judge import decide
@@ -142,8 +143,8 @@ class RollbackRun:
         if isinstance(pod, Gone | Terminating):
             self._undone.leaving[victim.uid] = pod
             return
-        if not decide.marked_by_scheduler(pod, patches.mark_message(self._order)):
-            return
+        if preemption_mark(pod) != patches.mark_message(self._order):
+            return  # another actor's (the eviction API, the taint manager) is left alone in both directions
         if victim.uid not in (await self._relied_on(self._order.order_id) or ()):
             await failpoint("evictor.before-unmark", self._order.order_id)
             await self._cluster.clear_mark(pod)

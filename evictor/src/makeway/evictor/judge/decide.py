@@ -8,7 +8,7 @@ says what to look at. `admit` judges an order by itself, `still_wanted` against 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, TypeAlias, TypeGuard
 
@@ -17,9 +17,9 @@ from makeway.bus.subjects import Subjects
 from makeway.core.daemonset.binding import bound_node
 from makeway.core.daemonset.rule import HIGHER_PRIORITY, KEEPS_EQUALS
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
-from makeway.core.k8s.disruption import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
+from makeway.core.k8s.disruption import disruption_target
 from makeway.core.k8s.importance import microseconds
-from makeway.core.k8s.objects import ENDED_PHASES, Node, Pod, PodCondition, PriorityClass
+from makeway.core.k8s.objects import ENDED_PHASES, Node, Pod, PriorityClass
 from makeway.core.k8s.pod_groups import Membership, group_of
 from makeway.core.policy import external
 from makeway.core.policy.document import Protection
@@ -386,24 +386,6 @@ def first_exempt(verdicts: Mapping[str, VictimVerdict]) -> Refused | None:
     return None
 
 
-def disruption_target(pod: Pod) -> PodCondition | None:
-    """The pod's DisruptionTarget condition where it is True."""
-    return _find(pod.status.conditions or ())
-
-
-def marked_by_scheduler(pod: Pod, message: str) -> bool:
-    """Whether the pod carries the mark that this order sets: same reason and same message.
-
-    Another actor's mark (the eviction API, the taint manager) is left alone in both directions.
-    """
-    condition = disruption_target(pod)
-    return (
-        condition is not None
-        and condition.reason == PREEMPTION_BY_SCHEDULER
-        and (condition.message or "") == message
-    )
-
-
 def is_nominated(pod: Pod | None, uid: str, node: str) -> TypeGuard[Pod]:
     """Whether this incarnation of a pod waits for that node, and its nomination can be cleared."""
     return (
@@ -426,7 +408,3 @@ def _waits(pod: Pod) -> bool:
     return not pod.spec.node_name and (
         pod.metadata.deletion_timestamp is None or bool(pod.metadata.finalizers)
     )
-
-
-def _find(conditions: Iterable[PodCondition]) -> PodCondition | None:
-    return next((c for c in conditions if c.type == DISRUPTION_TARGET and c.status == "True"), None)

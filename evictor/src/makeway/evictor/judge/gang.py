@@ -9,9 +9,10 @@ from math import ceil
 from typing import Final
 
 from makeway.bus.messages import EvictionOrder, Placement, Victim
-from makeway.core.k8s.affinity import SelectorError, anti_affinity_terms
+from makeway.core.k8s.affinity import anti_affinity_terms
 from makeway.core.k8s.objects import ENDED_PHASES, Node, Pod
 from makeway.core.k8s.pod_groups import GroupRecord, group_of
+from makeway.core.k8s.selector import SelectorError
 from makeway.core.policy import external
 from makeway.evictor.judge.groups import first_of_units
 from makeway.evictor.judge.verdicts import Cancelled, Exempt, Refused
