@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+SignatureFailure = Literal["unsigned", "unknown-key", "retired-key", "invalid-signature"]
+"""Why a signature does not hold."""
+
 MalformedReason = Literal[
     "too-large",
     "too-deep",
@@ -12,10 +15,7 @@ MalformedReason = Literal[
     "unknown-version",
     "unknown-type",
     "future-revision",
-    "unsigned",
-    "unknown-key",
-    "retired-key",
-    "invalid-signature",
+    SignatureFailure,
 ]
 
 

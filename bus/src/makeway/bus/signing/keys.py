@@ -29,6 +29,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from makeway.bus.envelope import Envelope
+from makeway.bus.errors import SignatureFailure
 
 MAX_PUBLIC_KEYS: Final = 2
 """Of one kind: the one in use, and its predecessor or successor during a rotation."""
@@ -42,16 +43,6 @@ class SigningKind(StrEnum):
     ORDER = "order"
     CONTROL = "control"
     OUTCOME = "outcome"
-
-
-class SignatureVerdict(StrEnum):
-    """What a signature is found to be."""
-
-    VALID = "valid"
-    MISSING = "missing"
-    UNKNOWN_KEY = "unknown-key"
-    RETIRED_KEY = "retired-key"
-    INVALID = "invalid"
 
 
 @dataclass(frozen=True)
@@ -118,19 +109,19 @@ class PublicKeys:
         """Return the key ids by kind."""
         return {str(kind): sorted(keys) for kind, keys in self.by_kind.items()}
 
-    def verify(self, envelope: Envelope, kind: SigningKind, subject: str) -> SignatureVerdict:
-        """Return what the envelope's signature is, as one of this kind on this subject."""
+    def verify(self, envelope: Envelope, kind: SigningKind, subject: str) -> SignatureFailure | None:
+        """Return why the envelope's signature is none of this kind on this subject; None where it is one."""
         if not envelope.signature or not envelope.keyid:
-            return SignatureVerdict.MISSING
+            return "unsigned"
         key = self.by_kind.get(kind, {}).get(envelope.keyid)
         if key is None:
-            return SignatureVerdict.UNKNOWN_KEY
+            return "unknown-key"
         try:
             signature = b64decode(envelope.signature, validate=True)
             key.verify(signature, signed_bytes(kind, subject, bytes(envelope.data)))
         except (Base64Error, ValueError, InvalidSignature):
-            return SignatureVerdict.INVALID
-        return SignatureVerdict.VALID
+            return "invalid-signature"
+        return None
 
 
 def signed_bytes(kind: SigningKind, subject: str, data: bytes) -> bytes:

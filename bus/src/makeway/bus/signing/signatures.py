@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from types import MappingProxyType
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar, get_args
 
 import structlog
 
@@ -18,27 +17,17 @@ from makeway.bus import codec, metrics
 from makeway.bus.commit import Offer
 from makeway.bus.control import ControlState
 from makeway.bus.envelope import Envelope
-from makeway.bus.errors import KeyNotPublished, Malformed, MalformedReason
+from makeway.bus.errors import KeyNotPublished, Malformed, SignatureFailure
 from makeway.bus.messages import Begun, EvictionOrder, Outcome
-from makeway.bus.signing.keys import PublicKeys, SignatureVerdict, SigningKey, SigningKind
+from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
 
 SignatureMode = Literal["off", "log", "require"]
 """`off` verifies nothing, `log` takes what fails and counts it, `require` does not take it."""
 
-REASONS: Final[Mapping[SignatureVerdict, MalformedReason]] = MappingProxyType(
-    {
-        SignatureVerdict.MISSING: "unsigned",
-        SignatureVerdict.UNKNOWN_KEY: "unknown-key",
-        SignatureVerdict.RETIRED_KEY: "retired-key",
-        SignatureVerdict.INVALID: "invalid-signature",
-    }
-)
-"""Why a message is not taken, by verdict."""
-
-FAILURES: Final = frozenset(REASONS.values())
+FAILURES: Final[frozenset[str]] = frozenset(get_args(SignatureFailure))
 """The reasons of a `Malformed` that speak of a signature."""
 
-FORGERIES: Final = FAILURES - {REASONS[SignatureVerdict.RETIRED_KEY]}
+FORGERIES: Final = FAILURES - {"retired-key"}
 """Those that no writer of this cluster brings about whose key was replaced a moment ago."""
 
 _M = TypeVar("_M", EvictionOrder, Begun, Outcome, ControlState, Offer)
@@ -118,7 +107,7 @@ class Signatures:
             envelope = codec.unwrap_envelope(data)
         except Malformed:
             return True
-        return self.public.verify(envelope, kind, subject) is not SignatureVerdict.VALID
+        return self.public.verify(envelope, kind, subject) is not None
 
     def describe(self) -> str:
         """Return how it is, for a person: the mode, what it signs with, what failed, what is wrong."""
@@ -155,14 +144,13 @@ class Signatures:
         return message
 
     def _verify(self, envelope: Envelope, kind: SigningKind, subject: str) -> None:
-        verdict = self.public.verify(envelope, kind, subject)
-        if verdict is SignatureVerdict.VALID:
+        reason = self.public.verify(envelope, kind, subject)
+        if reason is None:
             return
-        if verdict is SignatureVerdict.UNKNOWN_KEY and any(
-            keys.verify(envelope, kind, subject) is SignatureVerdict.VALID for keys in self.retired
+        if reason == "unknown-key" and any(
+            keys.verify(envelope, kind, subject) is None for keys in self.retired
         ):
-            verdict = SignatureVerdict.RETIRED_KEY
-        reason = REASONS[verdict]
+            reason = "retired-key"
         metrics.SIGNATURE_FAILURES.labels(kind, reason).inc()
         self._failed += 1
         if self.mode == "require":
