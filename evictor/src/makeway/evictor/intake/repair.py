@@ -15,8 +15,6 @@ from makeway.bus import codec
 from makeway.bus.errors import Malformed
 from makeway.bus.repairs import RepairProposal
 from makeway.core.k8s.disruption import lives_on_marked
-from makeway.core.k8s.objects import Pod
-from makeway.core.policy.mode import Mode
 from makeway.evictor.act.cluster import Cluster
 from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.evictor.metrics import EvictorMetrics
@@ -31,17 +29,6 @@ class LiveOrders(Protocol):
 
     async def name(self, victim_uid: str, now: datetime) -> bool:
         """Whether a live order names this victim; raises TemporaryError where that cannot be known."""
-
-
-def declined(proposal: RepairProposal, pod: Pod | None, *, cluster_uid: str, mode: Mode) -> str:
-    """Return why a mark is not to be cleared, as the API has its pod; empty where nothing is against it."""
-    if proposal.cluster_uid != cluster_uid:
-        return "other-cluster"
-    if mode != "enforce":
-        return "mode"
-    if pod is None or pod.metadata.uid != proposal.uid:
-        return "gone"
-    return "" if lives_on_marked(pod) else "not-marked"
 
 
 class MarkRepair:
@@ -85,10 +72,12 @@ class MarkRepair:
         if proposal.cluster_uid != self._cluster_uid:
             return "other-cluster"
         pod = await self._cluster.get_pod(proposal.namespace, proposal.name)
-        mode = self._mode_guard.mode(proposal.namespace)
-        against = declined(proposal, pod, cluster_uid=self._cluster_uid, mode=mode)
-        if against or pod is None:
-            return against
+        if self._mode_guard.mode(proposal.namespace) != "enforce":
+            return "mode"
+        if pod is None or pod.metadata.uid != proposal.uid:
+            return "gone"
+        if not lives_on_marked(pod):
+            return "not-marked"
         if await self._orders.name(proposal.uid, self._clock.now()):
             return "live"
         await failpoint("evictor.before-repair")

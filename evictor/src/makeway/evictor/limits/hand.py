@@ -13,6 +13,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
@@ -48,38 +49,31 @@ def places_of(size: int) -> int:
     return 1 + size // PLACE_BYTES
 
 
+@dataclass(eq=False)
 class Place:
-    """One order's. `keeps`: it is never given back. `back`: it has been, and its task is being cancelled."""
+    """One order's. `cancel`: its task.
 
-    def __init__(self, turn: Turn, places: int, cancel: Callable[[], object], *, keeps: bool) -> None:
-        self.namespaces = turn.namespaces
-        self.places = places
-        self.keeps = keeps
-        self._turn = turn
-        self.waits = False
-        self.back = False
-        self._cancel = cancel
+    `keeps`: it is never given back. `waits`: all that is left of it waits, as was noted. `back`: it has been
+    given back, and its task is being cancelled.
+    """
 
-    @property
-    def begun(self) -> bool:
-        """Whether the order has had a slot."""
-        return self._turn.has_begun
-
-    @property
-    def rank(self) -> tuple[int, int]:
-        """Greater where the order is less important: of lower priority, or as important and younger."""
-        return self._turn.rank
+    turn: Turn
+    places: int
+    cancel: Callable[[], object]
+    keeps: bool = False
+    waits: bool = False
+    back: bool = False
 
     @property
     def only_waits(self) -> bool:
         """Whether the order is among those that wait, and nothing of it is at work now."""
-        return self.waits and self._turn.only_waits
+        return self.waits and self.turn.only_waits
 
     def give_back(self) -> None:
         """End the order here; it comes again."""
         if not self.back and not self.keeps:
             self.back = True
-            self._cancel()
+            self.cancel()
 
 
 class Hand:
@@ -108,16 +102,16 @@ class Hand:
 
     def take(self, place: Place) -> bool:
         """Take an order in hand; False where its namespace has orders enough that have not begun."""
-        full = [one for one in place.namespaces if self._waiting.get(one, 0) >= SHARE]
+        full = [one for one in place.turn.namespaces if self._waiting.get(one, 0) >= SHARE]
         for namespace in full:
             while not place.keeps and self._not_begun(namespace) + place.places > SHARE:
-                least = _least(place, (one for one in self._places[namespace] if not one.begun))
+                least = _least(place, (one for one in self._places[namespace] if not one.turn.has_begun))
                 if least is place:
                     place.back = True
                     self._count()
                     return False
                 self._give_back(least)
-        for namespace in place.namespaces:
+        for namespace in place.turn.namespaces:
             self._places[namespace].append(place)
         return True
 
@@ -135,7 +129,7 @@ class Hand:
                 return
         place.waits = True
         self._all_waiting += place.places
-        for namespace in place.namespaces:
+        for namespace in place.turn.namespaces:
             before = self._waiting[namespace]
             self._waiting[namespace] += place.places
             if before < SHARE <= self._waiting[namespace]:
@@ -144,7 +138,7 @@ class Hand:
 
     def leave(self, place: Place) -> None:
         """Free an order's places."""
-        for namespace in place.namespaces:
+        for namespace in place.turn.namespaces:
             if place in self._places[namespace]:
                 self._places[namespace].remove(place)
             if not self._places[namespace]:
@@ -152,7 +146,7 @@ class Hand:
         self._wait_no_more(place)
 
     def _wait_no_more(self, place: Place) -> None:
-        for namespace in place.namespaces if place.waits else ():
+        for namespace in place.turn.namespaces if place.waits else ():
             self._waiting[namespace] -= place.places
             if not self._waiting[namespace]:
                 del self._waiting[namespace]
@@ -162,7 +156,7 @@ class Hand:
 
     def _full(self, place: Place) -> Iterable[Place] | None:
         """Return the orders of whose share too little is left for one more that waits; None: of none."""
-        for namespace in place.namespaces:
+        for namespace in place.turn.namespaces:
             if self._waiting.get(namespace, 0) + place.places > SHARE:
                 return self._places[namespace]
         beyond = self._all_waiting + place.places > MOST_WAITING
@@ -174,15 +168,17 @@ class Hand:
         self._count()
 
     def _not_begun(self, namespace: str) -> int:
-        return sum(one.places for one in self._places.get(namespace, ()) if not one.begun and not one.back)
+        return sum(
+            one.places for one in self._places.get(namespace, ()) if not one.turn.has_begun and not one.back
+        )
 
     def _shed(self, namespace: str) -> None:
         """Give back what has not begun beyond the share, the least important first."""
         over = self._not_begun(namespace) - SHARE
-        for one in sorted(self._places[namespace], key=lambda one: one.rank, reverse=True):
+        for one in sorted(self._places[namespace], key=lambda one: one.turn.rank, reverse=True):
             if over <= 0:
                 return
-            if not one.begun and not one.back and not one.keeps:
+            if not one.turn.has_begun and not one.back and not one.keeps:
                 self._give_back(one)
                 over -= one.places
 
@@ -192,4 +188,6 @@ class Hand:
 
 def _least(place: Place, others: Iterable[Place]) -> Place:
     """Return the least important of a place and those others that can be given back."""
-    return max((place, *(one for one in others if not one.back and not one.keeps)), key=lambda one: one.rank)
+    return max(
+        (place, *(one for one in others if not one.back and not one.keeps)), key=lambda one: one.turn.rank
+    )

@@ -125,6 +125,7 @@ class Turn:
         self._clock = clock
         priority = order.room_for.priority if order.room_for is not None else None
         self.rank = (LAST if priority is None else -priority, sequence)
+        """Greater where the order is less important: of lower priority, or as important and younger."""
         self.namespaces = frozenset(v.namespace for v in order.victims)
         self._holding = False
         self._begun: datetime | None = None
