@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -84,8 +85,9 @@ func (a *Asked) Await(ctx context.Context, patience time.Duration) (*wire.PlanRe
 // Late are questions whose cycles have ended before the answers came, by preemptor. An answer is of use to the preemptor's next cycle
 // where that asks of the same; the cycle verifies it as any other. Safe for concurrent use.
 type Late struct {
-	Lasts time.Duration // that an answer is kept
-	most  int
+	Lasts    time.Duration // that an answer is kept
+	most     int
+	outdated atomic.Uint64 // how often all answers have become useless
 
 	mu      sync.Mutex
 	of      map[types.UID]Kept
@@ -97,7 +99,7 @@ type Kept struct {
 	*Asked
 	Namespace string
 	Priority  int32
-	Of        string       // what it is of; empty where its answer is of no use any more
+	Of        string       // what it is of
 	Span      tracing.Span // of the attempt that asked, with which the next one goes on
 	Dropped   func()       // is called where another question takes its place
 }
@@ -226,12 +228,9 @@ func (l *Late) Forget(uid types.UID) {
 	l.drop(uid)
 }
 
-// Outdate makes the answers to all questions useless. Their preemptors are still tried again when they come.
-func (l *Late) Outdate() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for uid, one := range l.of {
-		one.Of = ""
-		l.of[uid] = one
-	}
-}
+// Outdate makes the answers to all questions useless, also to those that are kept later. Their preemptors are still tried again when they
+// come.
+func (l *Late) Outdate() { l.outdated.Add(1) }
+
+// Now is a text that changes when answers become useless.
+func (l *Late) Now() string { return strconv.FormatUint(l.outdated.Load(), 10) }

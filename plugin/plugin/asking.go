@@ -208,7 +208,7 @@ type inquiry struct {
 // waitFor begins a cycle's waiting: as long as its filters took, and the least that a cycle waits, which is what another cycle would cost;
 // longer while another cycle of its namespace comes too late for the answer. It does not wait while the planner is away.
 func (p *preemptor) waitFor(breaker *ask.Breaker, about string, filters, most time.Duration) {
-	p.inquiry = inquiry{breaker: breaker, about: about, away: breaker.Away()}
+	p.inquiry = inquiry{breaker: breaker, about: p.engine.planner.Late.Now() + "/" + about, away: breaker.Away()}
 	if p.away {
 		return
 	}

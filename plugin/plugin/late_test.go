@@ -116,6 +116,30 @@ func TestALateAnswerOfSomethingElseIsNotUsed(t *testing.T) {
 	}
 }
 
+func TestALateAnswerIsNotUsedWhereThePolicyChangesWhileItsCycleWaits(t *testing.T) {
+	w, p, answer := lateWorld(t, nil)
+	asked, changed := w.bus.plan, make(chan struct{})
+	w.plugin.engine.planner.Least = time.Second
+	w.bus.plan = func(request *wire.PlanRequest) (*wire.PlanReply, error) {
+		w.tells(enforcing(1, func(s *wire.ControlState) { s.PolicyRevision = "other" }), at(1))
+		close(changed)
+		return asked(request)
+	}
+	w.isLate(p)
+	<-changed
+	w.bus.mu.Lock()
+	w.bus.plan = asked
+	w.bus.mu.Unlock()
+
+	close(answer)
+
+	w.eventually("it is tried again", func() bool { return w.activator.of(p.UID) > 0 })
+	w.nominated(p, "n1")
+	if asked := len(w.bus.planRequests()); asked != 2 {
+		t.Errorf("asked %d times, want once more", asked)
+	}
+}
+
 func TestALateAnswerAboutAPodThatIsGoneIsDropped(t *testing.T) {
 	w, p, answer := lateWorld(t, nil)
 	w.isLate(p)
