@@ -19,13 +19,14 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from campaign.recording import Kept, load
+from makeway.bus.comparison import Comparison
 from makeway.bus.queue_report import QueueReport
 from makeway.cli import tables
 from makeway.cli.check.command import screen
 from makeway.cli.check.result import CheckReport
 from makeway.cli.history import comparisons
 from makeway.cli.history import rows as history_rows
-from makeway.cli.history.command import Compared
+from makeway.cli.history.comparisons import Summary
 from makeway.cli.history.rows import History, Wanted
 from makeway.cli.history.story import Row, Story
 from makeway.cli.mode.components import COLUMNS, row
@@ -103,6 +104,13 @@ def test_history_wide_is_whole(capsys: pytest.CaptureFixture[str], monkeypatch: 
 
     assert "…" not in shown
     is_as_kept("history-wide", shown)
+
+
+class Compared(msgspec.Struct):
+    """What `makeway history --compare` prints as data."""
+
+    summary: Summary
+    comparisons: list[Comparison]
 
 
 def kept_answer(name: str, kind: type[Answer]) -> Answer:

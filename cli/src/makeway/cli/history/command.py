@@ -6,7 +6,6 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Annotated
 
-import msgspec
 import typer
 
 from makeway.bus.client import Bus
@@ -17,7 +16,7 @@ from makeway.cli.connect.session import Installation, OnlyNamespaceOption, conne
 from makeway.cli.history import comparisons
 from makeway.cli.history import rows as history_rows
 from makeway.cli.history import unreadable as kept_aside
-from makeway.cli.history.comparisons import Summary, summed
+from makeway.cli.history.comparisons import summed
 from makeway.cli.history.following import follow as follow_entries
 from makeway.cli.history.rows import History, Wanted
 from makeway.cli.history.story import Message
@@ -27,18 +26,6 @@ from makeway.cli.shared_options import since_given
 from makeway.core.k8s.times import api_time
 
 app = typer.Typer(add_completion=False)
-
-
-class Compared(msgspec.Struct, frozen=True):
-    """What `--compare` prints as data.
-
-    Attributes:
-        summary: the sums.
-        comparisons: what they are made of.
-    """
-
-    summary: Summary
-    comparisons: list[Comparison]
 
 
 @app.command()
@@ -142,7 +129,7 @@ def _show_unreadable(printer: Printer, found: list[QuarantineEntry], now: dateti
 def _show_compared(printer: Printer, found: list[Comparison], now: datetime) -> None:
     summary = summed(found)
     if printer.data:
-        printer.document(Compared(summary, found))
+        printer.document({"summary": summary, "comparisons": found})
         return
     if found:
         cells = (comparisons.cells(one, now, wide=printer.wide) for one in found)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-import msgspec
 import typer
 
 from makeway.cli.check.presence import must_be_installed
@@ -13,7 +12,7 @@ from makeway.cli.connect.configmaps import change_map, read_map
 from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import NEGATIVE
 from makeway.cli.output import OutputOption, Printer
-from makeway.core.policy.breaker import CONFIGMAP, RESET_AT, Trip, parse_breaker
+from makeway.core.policy.breaker import CONFIGMAP, RESET_AT, parse_breaker
 
 app = typer.Typer(add_completion=False)
 
@@ -47,7 +46,9 @@ async def breaker(
             said = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
             await change_map(api, namespace, CONFIGMAP, lambda _: {RESET_AT: said})
     if printer.data:
-        printer.document(BreakerReport(CONFIGMAP, action == "reset", reset_at, tuple(held)))
+        # `open` is as it was before a reset.
+        report = {"configmap": CONFIGMAP, "reset": action == "reset", "resetAt": reset_at, "open": held}
+        printer.document(report)
         return NEGATIVE if held and action is None else None
     for trip in held:
         printer.line(trip.describe())
@@ -62,12 +63,3 @@ async def breaker(
         printer.line("`makeway breaker reset` closes it, once the cause is gone")
         return NEGATIVE
     return None
-
-
-class BreakerReport(msgspec.Struct, frozen=True, rename="camel"):
-    """What is shown with `--output json`. `open` is as it was before a reset."""
-
-    configmap: str
-    reset: bool
-    reset_at: datetime | None
-    open: tuple[Trip, ...]

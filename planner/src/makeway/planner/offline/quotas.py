@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from msgspec import convert
+from msgspec.structs import replace
+
 from makeway.core.policy.mode import Mode
 from makeway.core.policy.rates import rates_of, time_needed
 from makeway.core.queues.timers import Timers, is_lowered, timer_settings_of
@@ -75,17 +78,7 @@ def _described(snapshot: Snapshot, found: QuotaAnswer, after: timedelta, mode: M
         message=found.plan.message,
         quota=found.described(),
         victims=tuple(
-            QuotaVictim(
-                namespace=one.namespace,
-                name=one.name,
-                uid=one.uid,
-                node=one.node,
-                priority=one.priority,
-                queue=book.path_of(book.record(one.uid)),
-                rule=one.rule,
-                pdb_violating=one.pdb_violating,
-                unit=one.unit,
-            )
+            replace(convert(one, QuotaVictim, from_attributes=True), queue=book.path_of(book.record(one.uid)))
             for one in found.victims
         ),
         notes=tuple(_notes(snapshot, found)),

@@ -67,7 +67,7 @@ class QuotaVictim(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     uid: str
     node: str
     priority: int
-    queue: str
+    queue: str = ""
     rule: str
     pdb_violating: bool
     unit: str

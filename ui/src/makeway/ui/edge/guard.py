@@ -8,8 +8,13 @@ says of where a request comes from must be the page itself. An ASGI middleware; 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+
+from makeway.ui.edge.answers import failed
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -57,13 +62,15 @@ class Guard:
             return
         why = "" if scope["path"] in self._live else self._refusal(scope)
         if why:
-            await _answer(send, 403, why)
+            await failed(HTTPStatus.FORBIDDEN, why)(scope, receive, _secured(send))
             return
         await self._app(scope, _bounded(receive), _secured(send))
 
     def _refusal(self, scope: Scope) -> str:
         """Return why a request is not answered; empty where it is."""
-        headers = _headers(scope)
+        headers = Headers(scope=scope)
+        if any(len(headers.getlist(name)) > 1 for name in ("host", "origin")):
+            return "Host and origin can be said once."
         if (host := _host(headers.get("host", ""))) not in self._hosts:
             return f"This page is not served as {host[:100] or 'a host without a name'}."
         if len(scope.get("query_string", b"")) > _MOST_QUERY_BYTES:
@@ -80,18 +87,9 @@ class Guard:
         return ""
 
 
-def _navigates(scope: Scope, headers: MutableMapping[str, str]) -> bool:
+def _navigates(scope: Scope, headers: Headers) -> bool:
     """Report whether a user follows a link to a page; that shows it, and tells the other page nothing."""
     return scope["method"] in _SAFE and headers.get("sec-fetch-mode") == "navigate"
-
-
-def _headers(scope: Scope) -> dict[str, str]:
-    """Return the headers; of one that comes twice, something that no check accepts."""
-    found: dict[str, str] = {}
-    for name, value in scope["headers"]:
-        key = name.decode("latin-1").lower()
-        found[key] = "(twice)" if key in found and key in ("host", "origin") else value.decode("latin-1")
-    return found
 
 
 def _host(header: str) -> str:
@@ -132,14 +130,3 @@ def _bounded(receive: Receive) -> Receive:
         return message
 
     return bounded
-
-
-async def _answer(send: Send, status: int, text: str) -> None:
-    await _secured(send)(
-        {
-            "type": "http.response.start",
-            "status": status,
-            "headers": [(b"content-type", b"text/plain; charset=utf-8")],
-        }
-    )
-    await send({"type": "http.response.body", "body": f"{text}\n".encode()})

@@ -24,9 +24,13 @@ export function podAnswer(answer) {
 }
 
 function inTheWay(answer) {
-  const counts = { ...(answer.diagnosis?.nodeReasons || {}), ...(answer.result === 'fits' ? {} : answer.nodesExcluded || {}) };
+  return answer.result === 'fits' ? null : byNodes('What stands in the way, by nodes', { ...answer.diagnosis?.nodeReasons, ...answer.nodesExcluded });
+}
+
+// Reasons with the numbers of their nodes, the greatest first.
+export function byNodes(caption, counts) {
   const rows = Object.entries(counts).sort((a, b) => b[1] - a[1]).slice(0, 20);
-  return rows.length && answer.result !== 'fits' ? table('What stands in the way, by nodes', [['In the way', 'text'], ['Nodes', 'number']], rows) : null;
+  return rows.length ? table(caption, [['In the way', 'text'], ['Nodes', 'number']], rows) : null;
 }
 
 export function pendingAnswer({ answer, unblockedBy }) {

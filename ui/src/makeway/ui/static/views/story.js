@@ -4,7 +4,7 @@ import { attempt, empty, h, replace, result, table } from '../dom.js';
 import { counted, spaced, whole } from '../format.js';
 import { ask, link, parameters, remember } from '../net.js';
 import { copied, podLink } from '../pods.js';
-import { pendingAnswer } from './pending.js';
+import { byNodes, pendingAnswer } from './pending.js';
 
 export const title = 'Story';
 export const lead = 'Why a pod was preempted, or why it is still pending.';
@@ -97,13 +97,8 @@ function decision(one, heading) {
       ['Because', one.diagnosis?.message],
       ['Nodes', one.nodesTotal ? `${one.nodesPotential || 0} of ${one.nodesTotal} could be helped by removing pods` : null],
     ]),
-    one.diagnosis?.nodeReasons ? reasons(one.diagnosis.nodeReasons) : null,
+    byNodes('What stood in the way, by nodes', one.diagnosis?.nodeReasons || {}),
     considered(one));
-}
-
-function reasons(counts) {
-  const rows = Object.entries(counts).sort((a, b) => b[1] - a[1]).slice(0, 20);
-  return rows.length ? table('What stood in the way, by nodes', [['In the way', 'text'], ['Nodes', 'number']], rows) : null;
 }
 
 function considered(one) {
