@@ -19,9 +19,7 @@ LOOKED_BACK: Final = timedelta(days=1)
 
 def begins(before: Policy, after: Policy, namespace: str) -> bool:
     """Report whether a policy enforces where the one before did not: in a namespace, or the cluster."""
-    if namespace:
-        return after.mode_for(namespace) == "enforce" != before.mode_for(namespace)
-    return after.mode == "enforce" != before.mode
+    return after.mode_for(namespace) == "enforce" != before.mode_for(namespace)
 
 
 def found_lines(found: Iterable[Comparison], namespace: str) -> list[str]:

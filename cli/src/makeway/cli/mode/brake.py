@@ -71,7 +71,7 @@ def set_for(before: Brake, namespace: str, *, since: str, by: str, reason: str) 
     """
     if before.everywhere and before.trouble and not namespace:
         before = RELEASED  # written anew, so that it can be understood
-    if before.everywhere or namespace in before.namespaces:
+    if before.holds(namespace):
         return before
     names = frozenset({*before.namespaces, namespace}) if namespace else frozenset[str]()
     return Brake(everywhere=not namespace, namespaces=names, since=since, by=by, reason=reason)
@@ -92,8 +92,3 @@ def released(before: Brake, namespace: str) -> Brake:
         )
     left = before.namespaces - {namespace}
     return replace(before, namespaces=left) if left else RELEASED
-
-
-def holds_for(brake: Brake, namespace: str) -> bool:
-    """Report whether the brake holds for what a command is about: a namespace or, empty, the cluster."""
-    return brake.holds(namespace) if namespace else brake.everywhere

@@ -19,7 +19,7 @@ from makeway.cli.connect.objects import Bare, listed
 from makeway.cli.connect.session import Installation, complete_namespaces, connected
 from makeway.cli.errors import NEGATIVE, UNREACHABLE, confirm
 from makeway.cli.mode.begin import begins, what_would_begin
-from makeway.cli.mode.brake import holds_for, released, set_brake, set_for, stored_brake, whoami
+from makeway.cli.mode.brake import released, set_brake, set_for, stored_brake, whoami
 from makeway.cli.mode.components import COLUMNS, Confirmation, confirmation, in_order, row, silent, without
 from makeway.cli.mode.report import StoredState, lines, report_of
 from makeway.cli.output import Printer, TableOutputOption
@@ -206,7 +206,7 @@ async def _policy(api: Api, installation: Installation, asked: _Asked, printer: 
     """Write the mode into the policy, where nothing is against that."""
     at, namespace = installation.makeway_namespace, asked.namespace
     brake = await stored_brake(api, at)
-    if holds_for(brake, namespace) and not asked.release:
+    if brake.holds(namespace) and not asked.release:
         for_one = f" -n {namespace}" if namespace and not brake.everywhere else ""
         raise ValueError(
             f"{brake.describe()}: nothing was changed. `makeway mode{for_one} --release` releases it; with "

@@ -61,7 +61,7 @@ def confirmation(
     refused, so that only the last good one can be gone by; then `brake`, what is braked, is all there is to
     confirm.
     """
-    own = status.namespace_modes.get(namespace, status.mode) if namespace else status.mode
+    own = status.namespace_modes.get(namespace, status.mode)
     wanted = more_restrictive(mode, status.own_mode) if mode is not None else None
     other = revision is not None and status.policy_revision != revision
     why = ""

@@ -9,7 +9,6 @@ from typing import Literal
 import msgspec
 
 from makeway.cli.connect.configmaps import StoredMap
-from makeway.cli.mode.brake import holds_for
 from makeway.cli.mode.components import Confirmation
 from makeway.core.config.document import ConfigError
 from makeway.core.policy.brake import CONFIGMAP as BRAKE
@@ -55,15 +54,13 @@ class StoredState:
 
     def mode_for(self, namespace: str) -> Mode | None:
         """Return the mode that brake and policy come to; None where the policy is refused."""
-        if holds_for(self.brake, namespace):
+        if self.brake.holds(namespace):
             return "off"
-        if self.policy is None:
-            return None
-        return self.policy.mode_for(namespace) if namespace else self.policy.mode
+        return None if self.policy is None else self.policy.mode_for(namespace)
 
     def awaited_revision(self, namespace: str) -> str | None:
         """Return the revision that components have to go by; None where the brake holds, or none can be."""
-        return None if holds_for(self.brake, namespace) or self.policy is None else self.revision
+        return None if self.brake.holds(namespace) or self.policy is None else self.revision
 
 
 class SetBrake(msgspec.Struct, frozen=True, rename="camel"):
@@ -122,16 +119,12 @@ def report_of(
 ) -> ModeReport:
     """Put together what is shown."""
     brake = said.brake
-    braked = holds_for(brake, namespace)
+    braked = brake.holds(namespace)
     mode = said.mode_for(namespace)
     if mode is None:
         # The last good policy is in force, and only the components still know it.
         heard = [one.mode for one in components if one.mode is not None and one.component != "scheduler"]
         mode = heard[0] if heard else None
-    own = {} if said.policy is None else dict(said.policy.namespace_modes)
-    policy_mode = None
-    if said.policy is not None:
-        policy_mode = said.policy.mode_for(namespace) if namespace else said.policy.mode
     by: By = "policy" if said.revision or said.problems or said.unread else "default"
     return ModeReport(
         mode=mode,
@@ -141,8 +134,8 @@ def report_of(
         brake=SetBrake(brake.scope(), brake.since, brake.by, brake.reason, brake.trouble)
         if brake.engaged
         else None,
-        policy_mode=policy_mode,
-        namespace_modes=own,
+        policy_mode=said.policy.mode_for(namespace) if said.policy is not None else None,
+        namespace_modes=dict(said.policy.namespace_modes) if said.policy is not None else {},
         policy_revision=said.revision,
         policy_problems=said.problems,
         policy_unread=said.unread,
