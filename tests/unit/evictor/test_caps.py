@@ -1,6 +1,7 @@
 """Caps on evictions: how many pods go in a while, whom they are counted for, and what waits or is refused."""
 
 import asyncio
+from collections import Counter
 from datetime import datetime, timedelta
 
 from hypothesis import given
@@ -10,7 +11,7 @@ from msgspec import structs
 from makeway.bus.messages import Awaited, VictimOutcome
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.core.policy.rates import Rates, rates_of
-from makeway.evictor.limits.caps import MOST_AWAITING
+from makeway.evictor.limits.hand import MAX_IN_HAND, MOST_WAITING
 from makeway.evictor.limits.rates import Evictions, OverCap, victims_of
 from makeway.evictor.limits.windows import MINUTE, TEN_MINUTES, SlidingWindow
 from narrowing import there
@@ -358,8 +359,8 @@ async def test_the_mode_stops_an_order_that_waits_for_a_cap() -> None:
 
 
 async def test_orders_that_wait_for_others_without_end_hold_up_no_other_order() -> None:
-    """More than wait in one evictor: those over that are refused, and the rest holds no slot."""
-    many = MOST_AWAITING + 50
+    """Those that are more than may wait in one evictor are given back, and the rest holds no slot."""
+    many = MOST_WAITING + 50
     world = Running(4, "a")
     other = make_preemptor(name="other", uid="other-uid")
     world.cluster.put(a_pod("other").on(None).priority(1000).phase("Pending").nominated(NODE).build())
@@ -372,9 +373,27 @@ async def test_orders_that_wait_for_others_without_end_hold_up_no_other_order() 
         world.stream.put(order_of("a"))
         await world.clock.run(1)
 
-        assert world.records.outcomes["ord-a"].result == "succeeded"
-        assert "too-many-awaiting" in {one.reason for one in world.records.outcomes.values()}
+        assert {name: one.result for name, one in world.records.outcomes.items()} == {"ord-a": "succeeded"}
+        assert sum(one.said == ["nak"] for one in world.stream.handed) == 50
         await world.clock.run(60)
+
+
+async def test_any_number_of_orders_in_hand_may_count_on_one_that_ends_soon() -> None:
+    """As those of small pods that fit where one large pod goes."""
+    world = Running(4)
+    other = make_preemptor(name="other", uid="other-uid")
+    world.cluster.put(a_pod("other").on(None).priority(1000).phase("Pending").nominated(NODE).build())
+    async with world.taking_orders():
+        for number in range(MAX_IN_HAND - 1):
+            world.stream.put(
+                make_order(order_id=f"ord-{number}", preemptor=other, awaited=awaiting("ord-large"))
+            )
+        await world.clock.run(0.5)
+        world.records.outcomes["ord-large"] = make_outcome("ord-large", "succeeded")
+        await world.clock.run(2)
+
+        results = Counter(one.result for one in world.records.outcomes.values())
+        assert results == {"succeeded": MAX_IN_HAND}
 
 
 async def test_a_small_order_passes_a_large_one_of_its_priority_but_none_of_a_higher() -> None:

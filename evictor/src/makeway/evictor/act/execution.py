@@ -33,7 +33,7 @@ from makeway.evictor.judge import decide, gang
 from makeway.evictor.judge.awaited import awaited_state
 from makeway.evictor.judge.groups import first_of_units
 from makeway.evictor.judge.verdicts import Delete, Exempt, Failed, Gone, Refused, Terminating
-from makeway.evictor.limits.caps import MOST_AWAITING, Reservation, party_of, refused_by_cap
+from makeway.evictor.limits.caps import Reservation, party_of, refused_by_cap
 from makeway.evictor.limits.rates import OverCap
 from makeway.evictor.limits.slots import AT_ONCE
 from makeway.evictor.retry import PermanentError, TemporaryError
@@ -115,14 +115,9 @@ class Execution:
         if not ids:
             return
         await self._work.until_deadline(self._looks.wanted)
-        with self._parts.caps.awaiting() as allowed:
-            if not allowed:
-                self._work.halt(
-                    Refused("too-many-awaiting", f"{MOST_AWAITING} orders wait for others already")
-                )
-            self._parts.holds.put(self._work.order, "awaited-orders", self._work.clock.now())
-            await self._await_all(ids)
-            self._parts.holds.end(self._work.order)
+        self._parts.holds.put(self._work.order, "awaited-orders", self._work.clock.now())
+        await self._await_all(ids)
+        self._parts.holds.end(self._work.order)
 
     async def _await_all(self, ids: Sequence[str]) -> None:
         poll = AWAIT_POLL_SECONDS

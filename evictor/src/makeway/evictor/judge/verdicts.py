@@ -107,7 +107,6 @@ class Refused:
         "breaker-open-namespace",
         "too-many-victims",
         "too-many-awaited",
-        "too-many-awaiting",
         "victims-per-minute",
         "victims-per-namespace",
         "victims-share",

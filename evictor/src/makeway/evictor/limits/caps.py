@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import insort
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
@@ -32,9 +31,6 @@ from makeway.evictor.metrics import EvictorMetrics
 
 MOST_WAITING: Final = 400
 """Orders that wait for a rate in one evictor. Of those in hand some are left for what need not wait."""
-
-MOST_AWAITING: Final = 250
-"""Orders that wait for other orders in one evictor; each asks the stream every two seconds."""
 
 MARGIN: Final = timedelta(seconds=1)
 """So long before its `not_after` an order stops waiting, so that its outcome is there in time."""
@@ -105,7 +101,6 @@ class Caps:
         self._all = Evictions()
         self._unverified = Evictions()
         self._line: list[Reservation] = []
-        self._awaiting = 0
         self._served = datetime.min.replace(tzinfo=UTC)
 
     async def reserve(
@@ -259,15 +254,6 @@ class Caps:
             return
         for namespace, at in victims_of(outcome):
             self._add({namespace: 1}, at, now, verified=outcome.kind != "quota")
-
-    @contextmanager
-    def awaiting(self) -> Iterator[bool]:
-        """Count an order that waits for others; False where too many do."""
-        self._awaiting += 1
-        try:
-            yield self._awaiting <= MOST_AWAITING
-        finally:
-            self._awaiting -= 1
 
     def describe(self, now: datetime) -> str:
         """Return how much of the caps is used, for a person."""
