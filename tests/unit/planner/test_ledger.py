@@ -2,16 +2,13 @@
 
 from datetime import timedelta
 
-import msgspec
 import pytest
 
 from builders_bus import make_victim
 from makeway.bus.messages import (
     EvictionOrder,
-    OrderedGroup,
     Outcome,
     OutcomeResult,
-    Preemptor,
     StreamPosition,
     VictimOutcome,
     VictimResult,
@@ -38,17 +35,6 @@ def outcome(order_id: str, result: OutcomeResult, **victims: VictimResult) -> Ou
     )
 
 
-def test_an_orders_victims_are_in_flight_until_its_outcome() -> None:
-    ledger = Ledger()
-    ledger.ordered(order("ord-1", "a", "b"))
-
-    assert ledger.in_flight(NOW) == {"a": "ord-1", "b": "ord-1"}
-
-    ledger.ended(outcome("ord-1", "succeeded", a="deleted", b="gone"))
-
-    assert ledger.in_flight(NOW) == {}
-
-
 def test_what_a_lost_stream_held_is_forgotten_until_it_is_read_again() -> None:
     ledger = Ledger()
     ledger.ordered(order("ord-1", "a"))
@@ -68,14 +54,6 @@ def test_without_an_outcome_they_are_in_flight_until_two_seconds_past_the_deadli
     assert ledger.in_flight(NOW + timedelta(seconds=62)) == {"a": "ord-1"}
     assert ledger.in_flight(NOW + timedelta(seconds=62, microseconds=1)) == {}
     assert len(ledger) == 0
-
-
-def test_an_order_that_is_read_after_its_outcome_is_not_brought_back() -> None:
-    ledger = Ledger()
-    ledger.ended(outcome("ord-1", "failed", a="failed"))
-    ledger.ordered(order("ord-1", "a"))
-
-    assert ledger.in_flight(NOW) == {}
 
 
 def test_victims_of_an_order_that_succeeded_are_awaited_until_the_watch_shows_them_leaving() -> None:
@@ -119,27 +97,6 @@ def test_only_removed_pods_are_leaving_and_only_for_a_while() -> None:
 
     assert ledger.leaving(NOW) == {"a", "d"}
     assert ledger.leaving(NOW + timedelta(seconds=11)) == frozenset()
-
-
-def test_a_preemptor_that_asks_does_not_count_on_an_order_of_its_own() -> None:
-    ledger = Ledger()
-    preemptor = Preemptor(namespace="ns", name="p", uid="uid-p", priority=1, scheduler_name="s")
-    ledger.ordered(msgspec.structs.replace(order("ord-1", "a"), preemptor=preemptor))
-    ledger.ordered(order("ord-2", "b"))
-
-    assert ledger.in_flight(NOW, asking="uid-p") == {"b": "ord-2"}
-    assert ledger.in_flight(NOW, asking="uid-other") == {"a": "ord-1", "b": "ord-2"}
-
-
-def test_a_group_that_asks_does_not_count_on_an_order_of_its_own() -> None:
-    ledger = Ledger()
-    group = OrderedGroup(
-        namespace="ns", name="train", uid="uid-g", priority=1, scheduler_name="s", must_place=2
-    )
-    ledger.ordered(msgspec.structs.replace(order("ord-1", "a"), kind="group", group=group))
-
-    assert ledger.in_flight(NOW, asking="uid-g") == {}
-    assert ledger.in_flight(NOW, asking="uid-other") == {"a": "ord-1"}
 
 
 def test_what_ended_long_ago_is_kept_nowhere_though_no_plan_asks_what_is_leaving() -> None:

@@ -106,36 +106,10 @@ def preemptor(size: int = XL, priority: int = HIGH) -> Question:
     return ask(make_pod("p", priority=priority, size=size))
 
 
-def test_each_victim_of_a_unit_says_its_unit_and_its_node() -> None:
-    snapshot = cluster(
-        [pod_group("g")], [member("g", "a", "n1", XL), member("g", "b", "n2")], nodes=["n1", "n2"]
-    )
-
-    found = as_a(Plan, plan(snapshot, preemptor(), NOW))
-
-    first = found.candidates[0]
-    assert [(one.pod.uid, one.pod.node, one.unit) for one in first.victims] == [
-        ("a", "n1", "PodGroup default/g"),
-        ("b", "n2", "PodGroup default/g"),
-    ]
-
-
 def test_without_the_api_nothing_changes() -> None:
     snapshot = make_snapshot(["n1"], [member("g", "a", "n1", L), member("g", "b", "n1", S)])
 
     assert victims(snapshot, preemptor(L)) == {"n1": ["a"]}
-
-
-def test_of_equally_important_units_the_one_with_the_lowest_uid_is_reprieved_first() -> None:
-    last_by_name = [member("z", "a", "n1", S), member("z", "f", "n2", S)]
-    first_by_name = [member("b", "d", "n1", S), member("b", "e", "n2", S)]
-    filler = [make_pod("h", "n1", HIGH, L)]
-    snapshot = cluster([pod_group("z"), pod_group("b")], [*last_by_name, *first_by_name, *filler])
-
-    assert victims(snapshot, preemptor(S))["n1"] == ["d", "e"]
-    snapshot.apply(RemovePod("a"))
-    snapshot.apply(PutPod(member("z", "g", "n1", S)))
-    assert victims(snapshot, preemptor(S))["n1"] == ["f", "g"]
 
 
 @pytest.mark.parametrize(
@@ -321,20 +295,6 @@ def test_members_that_a_live_order_removes_are_no_surplus_of_their_gang_any_more
 
     assert victims(snapshot, preemptor(S)) == {"n1": ["b1"], "n2": ["b2"]}
     assert victims(snapshot, replace(preemptor(S), in_flight={"b2": "o"}))["n1"] == ["a1"]
-
-
-def test_a_unit_never_takes_a_queue_below_its_guarantee() -> None:
-    tree = parse_queues(
-        "partitions: [{name: default, queues: [{name: root, queues: [{name: default, resources: "
-        "{guaranteed: {memory: 600}}}, {name: other}]}]}]",
-        "queues.yaml",
-    )
-    pods = [member("g", "a", "n1", XL), member("g", "b", "n2", S), make_pod("h", "n2", HIGH, L)]
-    snapshot = cluster([pod_group("g")], pods)
-    snapshot.apply(Adopt(tree.tree, "r", None))
-    asked = ask(make_pod("p", priority=HIGH, size=XL, namespace="other"))
-
-    assert "queue root.default would be below its guarantee" in details(refusal(snapshot, asked))["a"]
 
 
 # ------------------------------------ constraints wider than a node: upstream's cases "Cross-node PodGroup"

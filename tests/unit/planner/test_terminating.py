@@ -62,10 +62,6 @@ def test_no_running_pod_goes_where_a_terminating_one_makes_the_room() -> None:
     assert (plan.candidates[0].highest_priority, plan.candidates[0].priority_sum) == (0, 0)
 
 
-def test_the_room_of_a_more_important_terminating_pod_is_awaited_as_well() -> None:
-    assert choices(plan_of(two_nodes(ends=20, priority=HIGH + 1), ask(PREEMPTOR)))[0] == ("n1", set())
-
-
 def test_only_what_terminating_pods_leave_missing_is_taken_from_running_ones() -> None:
     pods = [
         make_pod("leaving", "n1", LOW, 300, ends=20),
@@ -77,17 +73,6 @@ def test_only_what_terminating_pods_leave_missing_is_taken_from_running_ones() -
 
     assert [(one.pod.uid, one.victim) for one in candidate.removable] == [("b", False), ("a", True)]
     assert awaited(candidate) == [("leaving", "")]
-
-
-def test_a_terminating_pod_that_need_not_leave_is_not_named() -> None:
-    pods = [make_pod("leaving", "n1", LOW, 100, ends=20), make_pod("a", "n1", LOW, 400)]
-
-    [candidate] = plan_of(make_snapshot(["n1"], pods), ask(make_pod("p", priority=HIGH, size=400))).candidates
-
-    assert (choices(plan_of(make_snapshot(["n1"], pods), ask(PREEMPTOR))), awaited(candidate)) == (
-        [("n1", {"a"})],
-        [],
-    )
 
 
 def test_with_more_of_its_grace_period_left_it_counts_only_where_nothing_else_helps() -> None:
@@ -142,27 +127,6 @@ def test_a_refusal_counts_the_overdue_pods_of_other_namespaces_since_tenants_rea
     assert "secret" not in refusal.message
 
 
-def test_what_was_planned_before_does_not_outlive_a_pods_time() -> None:
-    snapshot, cache = two_nodes(ends=70), PlanCache()
-
-    def best(seconds: float) -> str:
-        found = as_a(Plan, plan_once(snapshot, ask(PREEMPTOR), NOW + timedelta(seconds=seconds), cache))
-        return found.candidates[0].node
-
-    assert [best(seconds) for seconds in (0, 9, 10, 129, 130)] == ["n2", "n2", "n1", "n1", "n2"]
-
-
-def test_a_pod_that_begins_to_leave_or_has_left_is_seen_at_the_next_plan() -> None:
-    snapshot = make_snapshot(["n1", "n2"], [make_pod("a", "n1", MID, XL), make_pod("b", "n2", LOW, XL)])
-    assert choices(plan_of(snapshot, ask(PREEMPTOR)))[0] == ("n2", {"b"})
-
-    snapshot.apply(PutPod(make_pod("a", "n1", MID, XL, ends=20)))
-    assert choices(plan_of(snapshot, ask(PREEMPTOR)))[0] == ("n1", set())
-
-    snapshot.apply(RemovePod("a"))
-    assert not snapshot.exemptions.terminating
-
-
 def test_a_victim_of_a_live_order_that_is_terminating_costs_nothing_and_needs_no_order() -> None:
     plan = plan_of(two_nodes(ends=20), ask(PREEMPTOR, in_flight={"leaving": "ord-1"}))
 
@@ -175,18 +139,6 @@ def test_a_reply_says_until_when_a_terminating_pod_is_waited_for() -> None:
     [one] = reply.candidates[0].awaited
     assert (one.order_id, one.namespace, one.name) == ("", "default", "leaving")
     assert one.until == NOW + timedelta(seconds=80)
-
-
-def test_a_unit_goes_without_its_terminating_pods() -> None:
-    pods = [
-        make_pod("a", "n1", size=XL, group="g"),
-        make_pod("b", "n2", group="g"),
-        make_pod("stuck", "n2", group="g", ends=-3600),
-        make_pod("h", "n2", HIGH, 300),
-    ]
-    snapshot = make_snapshot(["n1", "n2"], pods, groups=[pod_group("g")])
-
-    assert choices(plan_of(snapshot, ask(PREEMPTOR))) == [("n1", {"a", "b"})]
 
 
 def gang_plan(snapshot: Snapshot) -> GangPlan | PlanRefusal:
@@ -325,13 +277,6 @@ def test_once_it_has_left_no_maximum_is_in_the_way() -> None:
 
     [candidate] = plan_of(snapshot, on_n2(size=S)).unmodelled
     assert (candidate.node, candidate.victims) == ("n2", ())
-
-
-def test_a_node_of_the_terminating_pod_is_nominated_as_before() -> None:
-    found = plan_of(apart(ends=20), ask(pod("new", priority=HIGH)))
-
-    assert victims(found) == [("n1", [])]
-    assert [one.pod.uid for one in found.candidates[0].awaited] == ["leaving"]
 
 
 def test_an_overdue_pod_makes_no_room_in_the_queue() -> None:
