@@ -149,14 +149,14 @@ def test_a_plan_of_before_is_looked_at_again_when_a_node_of_the_group_comes_or_g
     snapshot = grouped(there=False)
     row, unit = snapshot.rows["a"], snapshot.groups.unit_of_pod(snapshot.pods["one"])
     assert unit is not None
-    assert dict(unit.rows) == {row: 1}
+    assert unit.rows == {row}
 
     for change in (PutNode(make_node("b", size=0)), RemoveNode("b")):
         seen, version = snapshot.revision, unit.version
         snapshot.apply(change)
         assert snapshot.changed[row] > seen
         assert unit.version > version
-    assert dict(unit.rows) == {row: 1}
+    assert unit.rows == {row}
 
 
 def test_room_in_a_queue_is_on_its_way_from_a_terminating_pod_on_no_node() -> None:

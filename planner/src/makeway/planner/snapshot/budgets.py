@@ -87,9 +87,9 @@ class BudgetTable:
 
     What plans read of all budgets and sets at once stands in arrays that are kept with every change:
     `_allowed`: int64[numbers], what each budget allows; `_table`: int64[sets, MOST_A_POD], their budgets, -1
-    where a set has no more; `_widest`: no set has more; `_spaces`: the namespaces of the sets; `_health`:
-    int64[sets], their pods'; `_hard`: bool[sets], they are of namespaces whose budgets are hard, which
-    `_hard_spaces` lists; `_frees`: bool[numbers], hard budgets that free pods that are not ready.
+    where a set has no more; `_widest`: no set has more; `_health`: int64[sets], their pods'; `_hard`:
+    bool[sets], they are of namespaces whose budgets are hard, which `_hard_spaces` lists; `_frees`:
+    bool[numbers], hard budgets that free pods that are not ready.
     `revisions`: at which each budget was last seen to change.
     """
 
@@ -99,12 +99,10 @@ class BudgetTable:
         self._budgets: list[Budget | None] = []
         self._discarded: set[int] = set()
         self._sets: InternTable[tuple[Health, tuple[int, ...]]] = InternTable()
-        self._members: list[tuple[int, ...]] = [()]
         self._by_namespace: dict[str, _Namespace] = {}
         self._allowed: Ints = np.zeros(8, np.int64)
         self._table: Ints = np.full((8, MOST_A_POD), -1, np.int64)
         self._widest = 0
-        self._spaces: list[str] = [""]
         self._health: Ints = np.zeros(8, np.int64)
         self._hard: Flags = np.zeros(8, np.bool_)
         self._hard_spaces: Container[str] = ()
@@ -147,8 +145,8 @@ class BudgetTable:
         for number, budget in enumerate(self._budgets):
             if budget is not None:
                 self._count(number, budget)
-        for number, space in enumerate(self._spaces):
-            self._hard[number] = self._is_hard(space)
+        for held in range(1, self._sets.size):
+            self._hard[held] = self._is_hard(self._space(held))
         return [
             name
             for name, budgets in self._by_namespace.items()
@@ -218,32 +216,33 @@ class BudgetTable:
             return NO_BUDGETS
         number, new = self._sets.acquire((health, members))
         if new:
-            if number == len(self._members):
-                self._members.append(members)
-                self._spaces.append("")
-                if number == self._table.shape[0]:
-                    self._table = extended(self._table, number, -1, axis=0)
-                    self._health, self._hard = extended(self._health, number), extended(self._hard, number)
-            self._members[number] = members
+            if number >= self._table.shape[0]:
+                self._table = extended(self._table, number, -1, axis=0)
+                self._health, self._hard = extended(self._health, number), extended(self._hard, number)
             self._table[number, : len(members)] = members
             self._widest = max(self._widest, len(members))
-            first = self._budgets[members[0]]
-            self._spaces[number] = first.namespace if first is not None else ""
             self._health[number] = health
-            self._hard[number] = self._is_hard(self._spaces[number])
+            self._hard[number] = self._is_hard(self._space(number))
         return number
+
+    def _space(self, number: int) -> str:
+        """Return the namespace of a set; empty where it is not known any more."""
+        first = next((self._budgets[one] for one in self._members(number)), None)
+        return "" if first is None else first.namespace
+
+    def _members(self, number: int) -> tuple[int, ...]:
+        held = self._sets.value(number)
+        return () if held is None else held[1]
 
     def release(self, number: int) -> None:
         """Count one holder of a set less; a set without holders is forgotten."""
         if number != NO_BUDGETS and self._sets.release(number):
-            self._members[number] = ()
             self._table[number] = -1
-            self._spaces[number] = ""
             self._hard[number] = False
 
     def members(self, number: int) -> tuple[Key, ...]:
         """Return the budgets of a set, by namespace and name."""
-        return self._keys(self._members[number])
+        return self._keys(self._members(number))
 
     def covering_keys(self, namespace: str, name: str, labels: Mapping[str, str]) -> tuple[Key, ...]:
         """Return the budgets that cover a pod, by namespace and name. As `covering`."""
@@ -290,7 +289,7 @@ class BudgetTable:
         members = self._charges()
         spent = np.zeros(len(self._budgets) + 1, np.bool_)  # the last place, which -1 means, is no budget's
         spent[:-1] = self.allowed(debits) <= 0
-        several = self._hard[: len(self._members)] & ((members >= 0).sum(axis=1) > 1)
+        several = self._hard[: self._sets.size] & ((members >= 0).sum(axis=1) > 1)
         return np.asarray(np.asarray(spent[members].any(axis=1) | several)[sets])
 
     def hard(self, sets: Ints) -> Flags:
@@ -338,7 +337,7 @@ class BudgetTable:
 
     def _take_number(self) -> int:
         """Return a number that no set has: a discarded one if there is one, else the next. O(sets)."""
-        free = self._discarded and self._discarded.difference(*self._members)
+        free = self._discarded and self._discarded.difference(np.unique(self._table).tolist())
         if not free:
             self._budgets.append(None)
             if len(self._budgets) > self._allowed.size:
@@ -355,14 +354,14 @@ class BudgetTable:
 
     def _charges(self) -> Ints:
         """Return int64[sets, most members], the budgets that each set is charged to; -1 where no more are."""
-        table = self._table[: len(self._members), : max(1, self._widest)]
-        if not self._hard[: len(self._members)].any():
+        table = self._table[: self._sets.size, : max(1, self._widest)]
+        if not self._hard[: self._sets.size].any():
             return table
         return np.where(self._free()[:, None], -1, table)
 
     def _free(self) -> Flags:
         """Return bool[sets], those whose pods the eviction API evicts without asking a hard budget."""
-        sets = len(self._members)
+        sets = self._sets.size
         health, first = self._health[:sets], self._table[:sets, 0]
         alone = (first >= 0) & (self._table[:sets, 1] < 0)
         unready = (health == UNREADY) & alone & self._frees[first]

@@ -149,7 +149,8 @@ class Columns:
     def insert(self, node: int, slot: int, pod: PodCell) -> None:
         """Put a pod into a slot; the pods from there on move up by one."""
         used = self.count.item(node)
-        self.make_room(node, used + 1)
+        if used == self._room.item(node):
+            self._settle(node, _rounded(used + 1))
         first = self.first.item(node)
         if slot < used:
             self.cells[:, first + slot + 1 : first + used + 1] = self.cells[:, first + slot : first + used]
@@ -161,41 +162,18 @@ class Columns:
         self.requested[:, node] += amounts
         self.count[node] = used + 1
 
-    def replace(self, node: int, slot: int, pod: PodCell) -> None:
-        """Put a new version of the pod into its slot; what orders it is as before."""
-        self.recount(node, slot, pod.requests)
-        self.set_exemption(node, slot, pod.exemption)
-        self.set_layer(BUDGETS, node, slot, pod.budgets)
-        self.set_layer(SIGNATURE, node, slot, pod.signature)
-        self.set_layer(GROUP, node, slot, pod.group)
-        self.set_layer(RULE_BITS, node, slot, pod.rule_bits)
-        self.set_work(node, slot, pod.work)
+    def replace(self, node: int, slot: int, pod: PodCell) -> Flags:
+        """Put a new version of the pod into its slot; what orders it is as before.
 
-    def set_layer(self, layer: int, node: int, slot: int, number: int) -> bool:
-        """Put down one number of the pod in a slot; report whether that is new."""
-        cell = layer, self.first.item(node) + slot
-        differs = self.cells.item(cell) != number
-        self.cells[cell] = number
-        return differs
-
-    def set_work(self, node: int, slot: int, work: UnsavedWork) -> bool:
-        """Put down what the pod in a slot may lose; report whether that is new. O(1)."""
-        known = self.cells[UNSAVED_SINCE : LONGEST_UNSAVED + 1, self.first.item(node) + slot]
-        if known.tolist() == [work.since, work.longest]:
-            return False
-        known[:] = work.since, work.longest
-        return True
-
-    def recount(self, node: int, slot: int, requests: Mapping[str, int]) -> bool:
-        """Put down anew what the pod in a slot requests; report whether that is new."""
-        known = self.cells[RESOURCES:, self.first.item(node) + slot]
-        amounts = self.vector(requests)
-        more = amounts - known
-        if not more.any():
-            return False
-        self.requested[:, node] += more
-        known[:] = amounts
-        return True
+        Return bool[layers], which numbers are others.
+        """
+        cell = self.cells[:, self.first.item(node) + slot]
+        numbers = np.concatenate([np.array(pod.numbers, np.int64), self.vector(pod.requests)])
+        more = numbers - cell
+        self.requested[:, node] += more[RESOURCES:]
+        self.exempt_count[node] += (pod.exemption != NOT_EXEMPT) - (cell.item(EXEMPT_BELOW) != NO_PREEMPTOR)
+        cell[:] = numbers
+        return np.asarray(more != 0)
 
     def remove(self, node: int, slot: int) -> None:
         """Take the pod out of a slot; the pods behind it move down by one."""
@@ -213,16 +191,6 @@ class Columns:
         self.allocatable[:, node] = self.requested[:, node] = 0
         self.count[node] = self.exempt_count[node] = 0
         self._settle(node, 0)
-
-    def set_exemption(self, node: int, slot: int, exemption: Exemption) -> bool:
-        """Put down which preemptors may not remove the pod in a slot; report whether that is new. O(1)."""
-        known = self.cells[EXEMPT_BELOW : EXEMPT_UNTIL + 1, self.first.item(node) + slot]
-        below, until = known.tolist()
-        if (below, until) == exemption:
-            return False
-        self.exempt_count[node] += (exemption != NOT_EXEMPT) - (below != NO_PREEMPTOR)
-        known[:] = exemption
-        return True
 
     def amounts(self, requests: Mapping[str, int]) -> Ints:
         """Return requests as int64[resources]; those without a layer are left out."""
@@ -259,15 +227,10 @@ class Columns:
 
     def grow_nodes(self) -> None:
         """Make room for twice as many nodes."""
-        more = max(8, self.nodes)
+        more = self.nodes
         self.allocatable, self.requested = extended(self.allocatable, more), extended(self.requested, more)
         self.exempt_count, self.count = extended(self.exempt_count, more), extended(self.count, more)
         self.first, self._room = extended(self.first, more), extended(self._room, more)
-
-    def make_room(self, node: int, slots: int) -> None:
-        """Have at least so many slots for a node, so that to fill them moves nothing."""
-        if slots > self._room.item(node):
-            self._settle(node, _rounded(slots))
 
     # -------------------------------------------------------------------------------- inner work
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
 from makeway.core.index import Index
 from makeway.core.k8s.importance import Importance
-from makeway.planner.snapshot.columns import MOST, Columns, Flags, Ints, PodCell, extended
+from makeway.planner.snapshot.columns import MOST, Columns, Ints, PodCell, extended
 from makeway.planner.snapshot.records import NodeRecord, PodRecord
 from makeway.planner.snapshot.topology import Topology
 
@@ -24,10 +24,9 @@ class NodeTable:
     """Nodes by name, with a row of the `columns` for each that is there.
 
     `rows`: row by name of a node; `names`: name by row. `slots`, `order`: of each row the pods as its columns
-    have them, in a list that another one replaces where they change, and what orders them. `present`:
-    bool[rows], a node has the row. `changed`: int64[rows], the `revision` that last touched the node.
-    `resources`: what nodes have, also without a layer. `without_node`: the bound pods of nodes that are not
-    there.
+    have them, in a list that another one replaces where they change, and what orders them. `changed`:
+    int64[rows], the `revision` that last touched the node. `resources`: how many nodes have some of each,
+    also without a layer. `without_node`: the bound pods of nodes that are not there.
     """
 
     def __init__(self) -> None:
@@ -38,10 +37,9 @@ class NodeTable:
         self.names: list[str] = []
         self.slots: list[list[PodRecord]] = []
         self.order: list[list[Importance]] = []
-        self.present: Flags = np.zeros(self.columns.nodes, np.bool_)
         self.changed: Ints = np.zeros(self.columns.nodes, np.int64)
-        self.resources = NodeResources()
-        self.topology = Topology()
+        self.resources = Counter[str]()
+        self.topology = Topology(self.names, self.rows, self.records, self.columns.nodes)
         self.without_node = PodsWithoutNode()
         self._free: list[int] = []
         self._sorted: tuple[str, ...] | None = None
@@ -55,7 +53,7 @@ class NodeTable:
         """Return the names of all nodes, in order. O(1) while no node comes or goes."""
         if self._sorted is None:
             self._sorted = tuple(sorted(self.rows))
-            self._rank = np.zeros(self.present.size, np.int64)
+            self._rank = np.zeros(self.columns.nodes, np.int64)
             self._rank[[self.rows[name] for name in self._sorted]] = np.arange(len(self._sorted))
         return self._sorted
 
@@ -80,42 +78,33 @@ class NodeTable:
 
     def put(self, node: NodeRecord) -> int | None:
         """Add a node or change it; return its row where it has come."""
-        known = self.rows.get(node.name)
-        row = self._take_row(node.name) if known is None else known
-        moved = self.topology.put(row, node)
-        other = self.resources.put(row, node.allocatable)
-        if known is not None and not other and not moved:
+        before = self.records.get(node.name)
+        if before == node:
             return None
-        self.columns.set_allocatable(row, node.allocatable)
+        row = self._take_row(node.name) if before is None else self.rows[node.name]
         self.records[node.name] = node
+        self.topology.put(row, node)
+        self._offered(_NOTHING if before is None else before.allocatable, -1)
+        self._offered(node.allocatable, 1)
+        self.columns.set_allocatable(row, node.allocatable)
         self.revision += 1
         self.changed[row] = self.revision
-        return row if known is None else None
+        return row if before is None else None
 
     def drop(self, name: str) -> None:
         """Forget a node that is there; its pods are kept without it. O(its pods)."""
         row = self.rows.pop(name)
-        del self.records[name]
         for pod in self.slots[row]:
             self.without_node.put(pod)
-        self.topology.drop(row)
-        self.resources.drop(row)
+        self.topology.put(row, None)
+        self._offered(self.records.pop(name).allocatable, -1)
         self.columns.clear(row)
         self.revision += 1
         self.changed[row] = self.revision
-        self.present[row] = False
         self.names[row] = ""
         self.slots[row], self.order[row] = [], []
         self._free.append(row)
         self._sorted = None
-
-    def fill(self, row: int, pods: Sequence[tuple[PodRecord, PodCell]]) -> None:
-        """Put the pods of a node that has come into its columns, in the order of importance."""
-        self.slots[row] = [pod for pod, _ in pods]
-        self.order[row][:] = [pod.importance for pod, _ in pods]
-        self.columns.make_room(row, len(pods))
-        for slot, (_, cell) in enumerate(pods):
-            self.columns.insert(row, slot, cell)
 
     def insert(self, row: int, pod: PodRecord, cell: PodCell) -> None:
         """Put a pod on a node."""
@@ -147,9 +136,17 @@ class NodeTable:
         new = self.columns.add_layers(names)
         for name in new:
             layer = self.columns.allocatable[self.columns.resources[name]]
-            for row, amount in self.resources.of(name):
-                layer[row] = min(amount, MOST)
+            for node in self.records.values():
+                layer[self.rows[node.name]] = min(node.allocatable.get(name, 0), MOST)
         return new
+
+    def _offered(self, amounts: Mapping[str, int], more: int) -> None:
+        """Count what one node more, or less (-1), offers. O(resources)."""
+        for name, amount in amounts.items():
+            if amount > 0:
+                self.resources[name] += more
+                if not self.resources[name]:
+                    del self.resources[name]
 
     def _renewed(self, row: int) -> list[PodRecord]:
         """Return a new list of a row's pods in the place of the one that plans may have."""
@@ -166,13 +163,11 @@ class NodeTable:
             self.names.append(name)
             self.slots.append([])
             self.order.append([])
-            if row == self.present.size:
-                more = max(8, row)
-                self.present, self.changed = extended(self.present, more), extended(self.changed, more)
             if row == self.columns.nodes:
+                self.changed = extended(self.changed, row)
+                self.topology.grow(row)
                 self.columns.grow_nodes()
         self.rows[name] = row
-        self.present[row] = True
         self._sorted = None
         return row
 
@@ -211,40 +206,3 @@ class PodsWithoutNode:
         for pod in pods:
             self.claiming.pop(pod.uid, None)
         return pods
-
-
-class NodeResources:
-    """What each node can hold, by row. Changed only by the snapshot that owns it."""
-
-    def __init__(self) -> None:
-        self._amounts: dict[int, Mapping[str, int]] = {}
-        self._nodes: Counter[str] = Counter()
-
-    def __contains__(self, name: str) -> bool:
-        """Report whether some node has some of a resource."""
-        return self._nodes[name] > 0
-
-    def put(self, row: int, amounts: Mapping[str, int]) -> bool:
-        """Put down what a node has; return whether it is new. O(resources) where it is."""
-        before = self._amounts.get(row)
-        if before == amounts:
-            return False
-        self._count(before or _NOTHING, -1)
-        self._count(amounts, 1)
-        self._amounts[row] = amounts
-        return True
-
-    def drop(self, row: int) -> None:
-        """Forget a node."""
-        self._count(self._amounts.pop(row, _NOTHING), -1)
-
-    def of(self, name: str) -> Iterator[tuple[int, int]]:
-        """Return row and amount of each node that has some of a resource. O(nodes)."""
-        return ((row, amounts[name]) for row, amounts in self._amounts.items() if amounts.get(name))
-
-    def _count(self, amounts: Mapping[str, int], more: int) -> None:
-        for name, amount in amounts.items():
-            if amount > 0:
-                self._nodes[name] += more
-                if not self._nodes[name]:
-                    del self._nodes[name]

@@ -103,14 +103,18 @@ class GroupMembers:
 class WholeGroup:
     """What can only go whole: the pods of one group or more. `version` counts what changes about it."""
 
-    __slots__ = ("groups", "key", "number", "rows", "version")
+    __slots__ = ("groups", "key", "number", "version")
 
     def __init__(self, key: GroupKey, number: int) -> None:
         self.key = key
         self.number = number
         self.groups: dict[GroupKey, GroupMembers] = {}
-        self.rows: Counter[int] = Counter()
         self.version = 0
+
+    @property
+    def rows(self) -> set[int]:
+        """The rows of the nodes that its pods are on. O(groups · rows)."""
+        return {row for group in self.groups.values() for row in group.rows}
 
     @property
     def size(self) -> int:
@@ -248,12 +252,13 @@ class PodGroups:
     def touched_by(self, pod: PodRecord) -> list[int]:
         """Return the rows where something is another if this pod comes, goes or changes."""
         group = self.of(pod)
-        if group is None:
-            return []
+        return [] if group is None else list(self._touched(group))
+
+    def _touched(self, group: GroupMembers) -> Iterable[int]:
         if group.unit is not None:
             self._note_change(group.unit)
-            return list(group.unit.rows)
-        return list(group.rows) if group.min_count else []
+            return group.unit.rows
+        return group.rows if group.min_count else ()
 
     def find(self, key: GroupKey) -> GroupRecord | None:
         """Return a group as it was read; one without parents where these are not followed."""
@@ -296,19 +301,13 @@ class PodGroups:
 
         Return the rows where something is another now. O(pods, and rows of their units).
         """
-        groups = {group.number: group for pod in pods if (group := self.of(pod)) and pod.uid in group.bound}
+        settled: dict[int, GroupMembers] = {}
         for pod in pods:
             group = self.of(pod)
             if group is not None and pod.uid in group.bound:
                 _count(group, row, times)
-        rows: set[int] = set()
-        for unit in {group.unit.number: group.unit for group in groups.values() if group.unit}.values():
-            self._note_change(unit)
-            rows.update(unit.rows)
-        for group in groups.values():
-            if group.min_count and group.unit is None:
-                rows.update(group.rows)
-        return rows
+                settled[group.number] = group
+        return {touched for group in settled.values() for touched in self._touched(group)}
 
     def leave(self, pod: PodRecord, row: int | None) -> None:
         """Count a pod no longer. O(pods of its group) where it was the one running longest."""
@@ -409,12 +408,10 @@ class PodGroups:
         self._free.append(group.number)
 
     def _move(self, group: GroupMembers, to: GroupKey | None) -> None:
-        """Let a group be part of another unit, or of none. O(rows of the group)."""
+        """Let a group be part of another unit, or of none. O(1)."""
         before = group.unit
         if before is not None and before.key != to:
             del before.groups[group.key]
-            before.rows.subtract(group.rows)
-            before.rows = +before.rows
             self._note_change(before)
             group.unit = None
             if not before.groups:
@@ -426,16 +423,13 @@ class PodGroups:
                 number = self._free_units.pop() if self._free_units else len(self._units) + 1
                 unit = self._units[to] = self._units_by_number[number] = WholeGroup(to, number)
             unit.groups[group.key] = group
-            unit.rows.update(group.rows)
             self._note_change(unit)
             group.unit = unit
 
 
 def _count(group: GroupMembers, row: int | None, times: int) -> None:
     """Count a pod of a group on a row, where its node has one; or (-1) no longer."""
-    if row is None:
-        return
-    for rows in (group.rows, *(() if group.unit is None else (group.unit.rows,))):
-        rows[row] += times
-        if not rows[row]:
-            del rows[row]
+    if row is not None:
+        group.rows[row] += times
+        if not group.rows[row]:
+            del group.rows[row]

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from makeway.core.index import Index
 from makeway.core.recent import Recent
 from makeway.planner.snapshot.budgets import NO_BUDGETS, BudgetTable, Key
-from makeway.planner.snapshot.columns import BASE_RESOURCES, BUDGETS, RULE_BITS, SIGNATURE, PodCell
+from makeway.planner.snapshot.columns import BASE_RESOURCES, SIGNATURE, PodCell
 from makeway.planner.snapshot.daemonsets import DaemonSetIndex
 from makeway.planner.snapshot.exemptions import Exemptions
 from makeway.planner.snapshot.node_table import NodeTable
@@ -83,6 +83,9 @@ class PodTable:
         known = self.exemptions
         numbers = self.budget_set(pod.uid), self.signature(pod.uid), known.exemption_of(pod), group
         return PodCell(pod.priority, pod.start_micros, *numbers, known.work_of(pod), known.rule_bits(pod))
+
+    def _cell(self, pod: PodRecord) -> PodCell:
+        return self.cell_of(pod, self.groups.number_of(pod))
 
     @contextmanager
     def restoring(self, pods: Iterable[PodRecord]) -> Iterator[None]:
@@ -153,7 +156,8 @@ class PodTable:
         """Enter the pods that were bound to a node before it was there. O(pods · log pods)."""
         pods = sorted(self._nodes.without_node.take(name), key=lambda pod: pod.importance)
         touched = self.groups.settle(pods, row)
-        self._nodes.fill(row, [(pod, self.cell_of(pod, self.groups.number_of(pod))) for pod in pods])
+        for pod in pods:
+            self._nodes.insert(row, pod, self._cell(pod))
         self._moved(pods, touched)
 
     def leave_node(self, name: str) -> None:
@@ -255,10 +259,9 @@ class PodTable:
         if pod is None:
             return
         before = self._signatures[uid]
-        number = self._signatures[uid] = self.signatures.acquire(pod.signature)
+        self._signatures[uid] = self.signatures.acquire(pod.signature)
         self.signatures.release(before)
-        if number != before and (place := self._nodes.place_of(pod)) is not None:
-            self._nodes.columns.set_layer(SIGNATURE, *place, number)
+        self._renew(pod)
 
     def match(self, uid: str) -> None:
         """Enter a pod under the budgets that cover it now."""
@@ -274,9 +277,7 @@ class PodTable:
             del self._budget_sets[uid]
         else:
             self._budget_sets[uid] = changed
-        if (place := self._nodes.place_of(pod)) is not None:
-            self._nodes.columns.set_layer(BUDGETS, *place, changed)
-            self._nodes.touch(place[:1])
+        self._renew(pod)
         if pod.node:
             self._nodes.touch(self.groups.touched_by(pod))
 
@@ -285,14 +286,11 @@ class PodTable:
         pod = self.by_uid.get(uid)
         if pod is None or not pod.node:
             return
-        if (place := self._nodes.place_of(pod)) is not None:
-            columns = self._nodes.columns
-            differs = columns.set_exemption(*place, self.exemptions.exemption_of(pod))
-            differs |= columns.set_layer(RULE_BITS, *place, self.exemptions.rule_bits(pod))
-            if not columns.set_work(*place, self.exemptions.work_of(pod)) and not differs:
-                return
-            self._nodes.changed[place[0]] = self._nodes.revision
-        self._nodes.touch(self.groups.touched_by(pod))
+        place = self._nodes.place_of(pod)
+        if place is None or self._renew(pod):
+            if place is not None:
+                self._nodes.changed[place[0]] = self._nodes.revision
+            self._nodes.touch(self.groups.touched_by(pod))
 
     def enqueue(self, uid: str) -> None:
         """Count a pod in the queues in force."""
@@ -302,11 +300,23 @@ class PodTable:
     def recount(self, uid: str) -> None:
         """Count what a pod requests of resources that have a layer now, and mark its node."""
         pod = self.by_uid.get(uid)
-        if pod is None or pod.requests.keys() <= _ALWAYS_COUNTED:
-            return
+        if pod is not None and not pod.requests.keys() <= _ALWAYS_COUNTED:
+            self._renew(pod)
+
+    def _renew(self, pod: PodRecord) -> bool:
+        """Put down anew what the columns hold of a pod.
+
+        Report whether a plan on its node may be another, and mark the node then.
+        """
         place = self._nodes.place_of(pod)
-        if place is not None and self._nodes.columns.recount(*place, pod.requests):
-            self._nodes.touch(place[:1])
+        if place is None:
+            return False
+        differs = self._nodes.columns.replace(*place, self._cell(pod))
+        differs[SIGNATURE] = False
+        if not differs.any():
+            return False
+        self._nodes.touch(place[:1])
+        return True
 
 
 def _only_saved(before: PodRecord, pod: PodRecord) -> bool:

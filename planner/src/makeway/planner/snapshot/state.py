@@ -85,7 +85,7 @@ class Snapshot:
     @property
     def present(self) -> Flags:
         """bool[nodes], which rows are a node's."""
-        return self._nodes.present
+        return self.topology.present
 
     @property
     def changed(self) -> Ints:

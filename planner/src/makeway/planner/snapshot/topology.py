@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,57 +44,54 @@ class _Known:
 
 
 class Topology:
-    """Labels and taints of the nodes, by row of the snapshot. Mutated only by the snapshot that owns it.
+    """Labels and taints of the nodes, by row of the node table that owns it.
 
     What is asked of all rows is worked out once, and again only for nodes that have changed since.
-    `tainted`, `cordoned`: how many nodes have taints, and how many are cordoned.
+    `names`, `rows`, `records`: those of the table, which changes them. `present`: bool[rows], a node has the
+    row.
     """
 
-    def __init__(self) -> None:
-        self._names: list[str] = []
-        self._labels: list[Mapping[str, str] | None] = []
+    def __init__(
+        self, names: Sequence[str], rows: Mapping[str, int], records: Mapping[str, NodeRecord], size: int
+    ) -> None:
+        """`size`: for how many rows there is room."""
+        self._names = names
+        self._rows = rows
+        self._records = records
+        self.present: Flags = np.zeros(size, np.bool_)
         self._taints: InternTable[tuple[Taint, ...]] = InternTable()
-        self._tainted: Ints = np.zeros(8, np.int64)
-        self._cordons: Flags = np.zeros(8, np.bool_)
-        self._known: Flags = np.zeros(8, np.bool_)
-        self._rows: dict[str, int] = {}
-        self.tainted = 0
-        self.cordoned = 0
+        self._tainted: Ints = np.zeros(size, np.int64)
+        self._cordons: Flags = np.zeros(size, np.bool_)
         self._stamp = 0
-        self._changed: Ints = np.zeros(8, np.int64)
+        self._changed: Ints = np.zeros(size, np.int64)
         self._values: dict[str, dict[str, int]] = {}
         self._domains: OrderedDict[str, _Known] = OrderedDict()
         self._eligible = Recent[object, _Known](_REMEMBERED)
 
-    def put(self, row: int, node: NodeRecord) -> bool:
-        """Put down a row's node; report whether it has changed."""
-        name, labels, taints = node.name, node.labels, node.taints
-        self._make_room(row)
-        if (
-            self._names[row] == name
-            and self._labels[row] == labels
-            and (self._taints.value(int(self._tainted[row])) or ()) == taints
-            and bool(self._cordons[row]) == node.unschedulable
-        ):
-            return False
-        self._clear(row)
-        self._touch(row)
-        self._names[row], self._labels[row] = name, labels
-        self._rows[name] = row
-        self._known[row] = True
-        if taints:
-            self._tainted[row] = self._taints.acquire(taints)[0]
-            self.tainted += 1
-        if node.unschedulable:
-            self._cordons[row] = True
-            self.cordoned += 1
-        return True
+    @property
+    def tainted(self) -> bool:
+        """Whether a node has taints."""
+        return len(self._taints) > 0
 
-    def drop(self, row: int) -> None:
-        """Forget a row's node."""
-        if row < len(self._names) and self._labels[row] is not None:
-            self._clear(row)
-            self._touch(row)
+    @property
+    def cordoned(self) -> bool:
+        """Whether a node is cordoned."""
+        return bool(self._cordons.any())
+
+    def put(self, row: int, node: NodeRecord | None) -> None:
+        """Note that another node has a row, or its node is another one now; None: no node has it."""
+        self._stamp += 1
+        self._changed[row] = self._stamp
+        if taints := self._tainted.item(row):
+            self._taints.release(taints)
+        self.present[row] = node is not None
+        self._tainted[row] = self._taints.acquire(node.taints)[0] if node and node.taints else NONE
+        self._cordons[row] = node is not None and node.unschedulable
+
+    def grow(self, more: int) -> None:
+        """Make room for so many more rows."""
+        self.present, self._changed = extended(self.present, more), extended(self._changed, more)
+        self._tainted, self._cordons = extended(self._tainted, more), extended(self._cordons, more)
 
     def domains(self, key: str, rows: int) -> Ints:
         """Return int64[rows], the number of each node's domain under a label, or NO_DOMAIN.
@@ -110,8 +107,8 @@ class Topology:
         self._domains.move_to_end(key)
         values = self._values[key]
         for row in self._renew(known, rows, NO_DOMAIN):
-            labels = self._labels[row]
-            value = None if labels is None else labels.get(key)
+            node = self._records.get(self._names[row])
+            value = None if node is None else node.labels.get(key)
             known.values[row] = NO_DOMAIN if value is None else values.setdefault(value, len(values))
         return known.values[:rows]
 
@@ -164,7 +161,7 @@ class Topology:
 
     def _allowed(self, nodes: RequiredNodes, tolerations: tuple[Toleration, ...] | None, rows: Ints) -> Flags:
         """Return bool[rows], whether a pod's own requirements allow them. O(rows) a condition."""
-        allowed: Flags = self._known[rows]
+        allowed: Flags = self.present[rows]
         for key, value in nodes.labels:
             allowed &= self._meets(key, "In", (value,), rows)
         if nodes.terms is not None:
@@ -213,30 +210,3 @@ class Topology:
         stale = np.flatnonzero(self._changed[: len(self._names)] > known.stamp)
         known.stamp = self._stamp
         return stale.tolist()
-
-    def _make_room(self, row: int) -> None:
-        while row >= len(self._names):
-            self._names.append("")
-            self._labels.append(None)
-        if row >= self._changed.size:
-            more = max(self._changed.size, row + 1 - self._changed.size)
-            self._changed, self._tainted = extended(self._changed, more), extended(self._tainted, more)
-            self._cordons, self._known = extended(self._cordons, more), extended(self._known, more)
-
-    def _clear(self, row: int) -> None:
-        """Take the node of a row, if there is one, out of all that is kept of it."""
-        if self._labels[row] is None:
-            return
-        self._labels[row] = None
-        if self._rows.get(self._names[row]) == row:
-            del self._rows[self._names[row]]
-        if taints := int(self._tainted[row]):
-            self._taints.release(taints)
-            self._tainted[row] = NONE
-            self.tainted -= 1
-        self.cordoned -= int(self._cordons[row])
-        self._cordons[row] = self._known[row] = False
-
-    def _touch(self, row: int) -> None:
-        self._stamp += 1
-        self._changed[row] = self._stamp
