@@ -24,10 +24,10 @@ from msgspec.structs import replace
 
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.core.policy.facts import PodFacts
-from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.gang.planner import plan_gang, planning_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
-from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.node_scores import PlanCache
+from makeway.planner.plan.result import GangPlan
 from makeway.planner.snapshot.changes import Adopt, PutPod
 from makeway.planner.snapshot.pending_updates import CHUNK
 from makeway.planner.snapshot.records import pod_record

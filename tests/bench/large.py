@@ -35,7 +35,7 @@ from bench.api_server import node, pod_text
 from bench.warmup import warm_up
 from makeway.core.k8s.objects import Node, Pod
 from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.planner import planning
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan

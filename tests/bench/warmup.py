@@ -11,10 +11,9 @@ from makeway.core.k8s.objects import LabelSelector, Metadata, PodDisruptionBudge
 from makeway.core.policy.facts import PodFacts
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
-from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.planner import plan
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import Plan, PlanRefusal
+from makeway.planner.plan.result import GangPlan, Plan, PlanRefusal
 from makeway.planner.snapshot.changes import PutBudget, PutNode, PutPod
 from makeway.planner.snapshot.records import NodeRecord, PodRecord
 from makeway.planner.snapshot.signatures.table import PodSignature

@@ -20,11 +20,10 @@ from differential.gang_case import Case, changed, loaded, unimportant
 from differential.gang_draws import BANDS, BLOCK, GOALS, THEMES, band_of, draw
 from differential.gang_exact import UnprovenError, cheapest
 from differential.gang_rules import Terms, broken_rule, terms_of
-from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.gang.planner import planning_gang
-from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.refusal.text import NOT_FOUND
-from makeway.planner.plan.result import PlanRefusal
+from makeway.planner.plan.result import GangPlan, PlanRefusal
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import NOW
 

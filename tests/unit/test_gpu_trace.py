@@ -10,7 +10,7 @@ from bench.gpu_trace.files import TraceFileError, trace_file
 from bench.gpu_trace.replay import Cost, Job, Replay, Size
 from bench.gpu_trace.trace import TraceNode, TracePod, pods_of
 from makeway.planner.plan.gang.planner import plan_gang
-from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.result import GangPlan
 
 NODES = """\
 sn,cpu_milli,memory_mib,gpu,model

@@ -27,7 +27,7 @@ import numpy as np
 from bench.gpu_trace.trace import MOST_PODS, TraceNode
 from makeway.core.k8s.importance import microseconds
 from makeway.core.policy.document import LostWork, LostWorkRank, Policy, PolicyLimits
-from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.planner import plan
 from makeway.planner.plan.result import Plan
 from makeway.planner.snapshot.changes import PutPod, RemovePod

@@ -32,7 +32,7 @@ from bench.warmup import warm_up
 from differential.upstream import build
 from makeway.dev.paths import cache_directory
 from makeway.planner.plan.gang.planner import plan_gang
-from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.result import GangPlan
 
 GANGS: Final = ((16, 8), (64, 1), (64, 8), (128, 2))
 """Members, and GPUs of each."""

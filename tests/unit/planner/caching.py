@@ -3,7 +3,7 @@
 from datetime import datetime
 from weakref import WeakKeyDictionary
 
-from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.planner import plan as plan_once
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal

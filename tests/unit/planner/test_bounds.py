@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from makeway.core.k8s.affinity import Term
 from makeway.core.k8s.selector import Requirement, Selector
 from makeway.planner.plan import planner as plan
-from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.planner import planning
 from makeway.planner.plan.refusal.text import NOT_OFFERED
 from makeway.planner.plan.request import Question

@@ -41,10 +41,10 @@ from makeway.planner.orders.ledger import Ledger
 from makeway.planner.orders.limits import NAMESPACE_SHARE, ORDERS_IN_FLIGHT
 from makeway.planner.orders.not_now import Asker
 from makeway.planner.orders.pledges import Pledge
-from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
-from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.node_scores import PlanCache
+from makeway.planner.plan.result import GangPlan
 from makeway.planner.service.orders.commit_judge import CommitJudge
 from makeway.planner.snapshot.changes import Adopt, PutPod, RemovePod
 from makeway.planner.snapshot.records import PodRecord

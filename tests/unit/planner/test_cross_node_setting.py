@@ -9,7 +9,7 @@ from makeway.core.policy.document import CrossNode, Policy
 from makeway.planner.observe import loop
 from makeway.planner.offline.replaying import Replay, differences
 from makeway.planner.plan.gang.planner import plan_gang
-from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.result import GangPlan
 from makeway.planner.recording.entries import encode_entry, pack
 from makeway.planner.recording.journal import Journal, contents
 from makeway.planner.snapshot.changes import Enforce, PutPod

@@ -7,8 +7,7 @@ import pytest
 from makeway.core.k8s.objects import Node, Pod
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
-from makeway.planner.plan.gang.result import GangPlan
-from makeway.planner.plan.result import PlanRefusal
+from makeway.planner.plan.result import GangPlan, PlanRefusal
 from makeway.planner.snapshot.changes import PutPod
 from makeway.planner.snapshot.records import pod_record
 from unit.planner.building import NOW

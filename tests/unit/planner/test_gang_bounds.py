@@ -5,7 +5,7 @@ import pytest
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.planner.plan.gang import solving
 from makeway.planner.plan.gang.planner import plan_gang
-from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.result import GangPlan
 from unit.planner.building import LOW, MID, NOW, make_node, make_pod, make_snapshot
 from unit.planner.test_gang_plan import gang, planned, victims
 

@@ -7,7 +7,7 @@ import pytest
 
 from makeway.planner.plan.gang import fill
 from makeway.planner.plan.gang.planner import plan_gang
-from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.result import GangPlan
 from makeway.planner.snapshot.changes import Adopt
 from unit.core.queue_building import queue, tree
 from unit.planner.building import HIGH, NOW

@@ -9,7 +9,7 @@ import pytest
 from makeway.planner.plan.gang import planner, solving
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
-from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.result import GangPlan
 from makeway.planner.snapshot.changes import PutPod
 from makeway.planner.snapshot.records import pod_record
 from makeway.planner.snapshot.state import Snapshot

@@ -9,10 +9,9 @@ from makeway.bus.messages import Placement
 from makeway.core.policy.document import GroupTerm, Policy, PolicyLimits, Protection
 from makeway.planner.plan.gang.planner import NOT_SEEN, plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
-from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.price import Price
 from makeway.planner.plan.refusal.text import FORBIDDEN, NEVER, NO_ROOM, NOT_FOUND, REFUSED_AGAIN
-from makeway.planner.plan.result import PlanRefusal
+from makeway.planner.plan.result import GangPlan, PlanRefusal
 from makeway.planner.snapshot.changes import Enforce, PutPod, RemovePod
 from makeway.planner.snapshot.records import pod_record
 from makeway.planner.snapshot.state import Snapshot

@@ -5,11 +5,10 @@ import random
 import pytest
 
 from makeway.core.policy.document import Policy, PolicyLimits
-from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.gang.planner import planning_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
-from makeway.planner.plan.gang.result import GangPlan
-from makeway.planner.plan.result import PlanRefusal
+from makeway.planner.plan.node_scores import PlanCache
+from makeway.planner.plan.result import GangPlan, PlanRefusal
 from makeway.planner.snapshot.changes import (
     PutBudget,
     PutNode,

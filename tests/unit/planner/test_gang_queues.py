@@ -13,9 +13,8 @@ from makeway.core.policy.document import Policy, Protection
 from makeway.planner.commit.removable import removable_pods
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
-from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.refusal.text import NO_ROOM, REFUSED_AGAIN
-from makeway.planner.plan.result import PlanRefusal
+from makeway.planner.plan.result import GangPlan, PlanRefusal
 from makeway.planner.snapshot.changes import Enforce, PutPod
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree

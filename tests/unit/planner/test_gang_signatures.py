@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 from makeway.core.k8s.objects import Node, Pod
-from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.constraints.counting import layers_of
 from makeway.planner.plan.constraints.tally import Allowance, StaleSignaturesError, Tallies
 from makeway.planner.plan.gang.planner import plan_gang, planning_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
-from makeway.planner.plan.gang.result import GangPlan
-from makeway.planner.plan.result import PlanRefusal
+from makeway.planner.plan.node_scores import PlanCache
+from makeway.planner.plan.result import GangPlan, PlanRefusal
 from makeway.planner.snapshot.changes import PutNode, PutPod, RemovePod
 from makeway.planner.snapshot.columns import SIGNATURE
 from makeway.planner.snapshot.pending_updates import CHUNK

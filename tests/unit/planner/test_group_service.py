@@ -21,9 +21,8 @@ from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import OBJECTIVE, Groups, GroupTerm, Policy, PolicyLimits, Protection
 from makeway.planner.offline.replaying import Replay, differences
-from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import PlanRefusal
+from makeway.planner.plan.result import GangPlan, PlanRefusal
 from makeway.planner.recording.entries import encode_entry, pack
 from makeway.planner.recording.journal import Journal, contents
 from makeway.planner.service import handler

@@ -13,8 +13,8 @@ from makeway.bus.plan import NodeSelection
 from makeway.planner.orders import failures as module
 from makeway.planner.orders.failures import cause_of
 from makeway.planner.orders.ledger import OUTCOME_LAG, Ledger
-from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.left_out import NOTHING_PASSED_OVER, PassedOver
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.plan.unfiltered import FITS, answer

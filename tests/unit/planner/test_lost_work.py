@@ -19,14 +19,13 @@ from makeway.core.policy.facts import PodFacts
 from makeway.core.policy.lost_work import CHECKPOINT_INTERVAL, UnsavedWork
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.ledger import Ledger
-from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
-from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.lost_work import Losses, lost_work_of
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.planner import plan
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
+from makeway.planner.plan.result import GangPlan, Plan, PlanCandidate, PlanRefusal
 from makeway.planner.service.searches import pod_search
 from makeway.planner.snapshot.changes import Enforce, PutPod, PutPriorityClass
 from makeway.planner.snapshot.records import PodRecord

@@ -9,8 +9,8 @@ from makeway.core.policy.document import GroupTerm, Policy, PolicyLimits
 from makeway.planner.plan.gang import solving
 from makeway.planner.plan.gang.draft import Draft
 from makeway.planner.plan.gang.planner import plan_gang
-from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.gang.solving import one_each
+from makeway.planner.plan.result import GangPlan
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import LOW, MID, NOW, make_budget, make_node, make_pod, make_snapshot
 from unit.planner.test_gang_plan import gang, nodes, planned, victims

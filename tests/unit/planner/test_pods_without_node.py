@@ -6,7 +6,7 @@ from datetime import timedelta
 import numpy as np
 
 from makeway.core.policy.facts import PodFacts
-from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.planner import plan as plan_with
 from makeway.planner.plan.result import Plan
 from makeway.planner.snapshot.changes import (

@@ -20,9 +20,8 @@ from makeway.planner.observe.loops import (
     hold_back,
 )
 from makeway.planner.observe.reasons import PREEMPTION_LOOP
-from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.price import Price
-from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal, RemovablePod, Scope
+from makeway.planner.plan.result import GangPlan, Plan, PlanCandidate, PlanRefusal, RemovablePod, Scope
 from makeway.planner.snapshot.records import PodRecord
 from narrowing import as_a, there
 from unit.planner.building import HIGH, LOW, NOW, make_pod

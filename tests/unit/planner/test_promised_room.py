@@ -16,7 +16,6 @@ from makeway.core.policy.facts import PodFacts
 from makeway.planner.plan.constraints.pods import Constraints
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
-from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.price import Price
 from makeway.planner.plan.promised import (
     LONGEST_PROMISE,
@@ -27,7 +26,7 @@ from makeway.planner.plan.promised import (
     wait_for_promise,
 )
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import Plan, PlanRefusal, RemovablePod, Scope
+from makeway.planner.plan.result import GangPlan, Plan, PlanRefusal, RemovablePod, Scope
 from narrowing import as_a
 from unit.planner.building import HIGH, NOW, XL, ask, make_class, make_pod, make_snapshot
 from unit.planner.caching import plan

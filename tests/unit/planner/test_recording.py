@@ -25,9 +25,9 @@ from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.core.queues.victims import run_to_end
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.offline.replaying import Replay, differences
-from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.decision import Decision, QuotaInputs, record_of
 from makeway.planner.plan.left_out import NOTHING_PASSED_OVER, PassedOver
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.request import question_of
 from makeway.planner.plan.unfiltered import answer
 from makeway.planner.quota import decide as quota_plan

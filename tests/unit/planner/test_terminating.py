@@ -8,13 +8,12 @@ import pytest
 
 from makeway.core.policy.document import Policy
 from makeway.core.policy.facts import PodFacts
-from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
-from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.planner import plan as plan_once
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
+from makeway.planner.plan.result import GangPlan, Plan, PlanCandidate, PlanRefusal
 from makeway.planner.plan.terminating import AwaitedRooms
 from makeway.planner.snapshot.changes import Adopt, PutPod, RemovePod
 from makeway.planner.snapshot.records import PodRecord

@@ -5,7 +5,7 @@ from dataclasses import replace
 from makeway.bus.plan import NodeSelection
 from makeway.core.k8s.nodes import RequiredNodes
 from makeway.core.k8s.unmodelled import ONLY_FILTERS_KNOW
-from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.plan.unfiltered import FITS, answer, answering

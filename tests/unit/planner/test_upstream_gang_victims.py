@@ -13,7 +13,7 @@ import pytest
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
-from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.result import GangPlan
 from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup
 from unit.planner.building import HIGH, LOW, MID, NOW, ask, make_budget, make_node, make_pod, make_snapshot
 

@@ -17,8 +17,7 @@ from makeway.core.queues.tree import QueueTree
 from makeway.planner.commit.removable import removable_pods
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion, alike
-from makeway.planner.plan.gang.result import GangPlan
-from makeway.planner.plan.result import Plan, PlanRefusal
+from makeway.planner.plan.result import GangPlan, Plan, PlanRefusal
 from makeway.planner.snapshot.changes import (
     Adopt,
     Enforce,

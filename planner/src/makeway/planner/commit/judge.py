@@ -34,9 +34,9 @@ from makeway.core.policy.facts import NOT_SCHEDULED
 from makeway.core.policy.mode import Mode
 from makeway.planner.commit.removable import chosen_for_daemonset, removable_pods
 from makeway.planner.orders.pledges import LASTS
-from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.constraints.budgets import debits
 from makeway.planner.plan.naming import as_placement, as_victim
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.terminating import overdue_at
 from makeway.planner.snapshot.records import PodRecord

@@ -14,10 +14,10 @@ import numpy as np
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.pod_groups import GroupKey
 from makeway.core.policy.rules import lower_rule
-from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.constraints.budgets import debits
 from makeway.planner.plan.constraints.queues import margins_of, own_queues
 from makeway.planner.plan.groups import PlanGroups
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, RemovablePod
 from makeway.planner.plan.unfiltered import answer

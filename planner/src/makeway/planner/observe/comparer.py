@@ -33,8 +33,8 @@ from makeway.planner.observe.pairing import (
 )
 from makeway.planner.observe.past import ShortPast
 from makeway.planner.observe.unasked import planning_unasked
-from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.decision import Decision
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.request import NamelessPodError
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot

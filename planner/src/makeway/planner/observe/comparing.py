@@ -29,10 +29,9 @@ from makeway.planner.observe.pairing import ComparedPair
 from makeway.planner.plan.constraints.budgets import debits_before
 from makeway.planner.plan.decision import Decision, refusal_of
 from makeway.planner.plan.gang.question import GangQuestion
-from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.lost_work import LostWorkOf, lost_work_of
 from makeway.planner.plan.naming import as_victim
-from makeway.planner.plan.result import Plan, PlanRefusal
+from makeway.planner.plan.result import GangPlan, Plan, PlanRefusal
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 

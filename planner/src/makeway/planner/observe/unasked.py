@@ -20,15 +20,14 @@ from makeway.core.k8s.pod_groups import GroupRecord
 from makeway.planner.observe.comparing import Certainty, Observed, observed
 from makeway.planner.observe.pairing import UnaskedPreemption
 from makeway.planner.observe.past import ShortPast
-from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.decision import decision_of
 from makeway.planner.plan.gang.planner import planning_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion, alike
-from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.naming import as_placement
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.planner import planning
 from makeway.planner.plan.request import Question, question_of
-from makeway.planner.plan.result import Plan, PlanRefusal
+from makeway.planner.plan.result import GangPlan, Plan, PlanRefusal
 from makeway.planner.snapshot.state import Snapshot
 
 CANDIDATES: Final = 16

@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.constraints.tally import Allowance
 from makeway.planner.plan.eligibility import filters
 from makeway.planner.plan.feasibility import feasibility
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.planner import Evaluator
 from makeway.planner.plan.refusal.statistics import RefusalStats
 from makeway.planner.plan.request import Question

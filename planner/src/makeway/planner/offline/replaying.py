@@ -12,13 +12,12 @@ from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import Placement
 from makeway.bus.plan import PlanRequest
 from makeway.core.queues.victims import run_to_end
-from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.decision import Decision, QuotaInputs, decision_of, record_of
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangQuestion, gang_question_of
-from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.request import Question, question_of
-from makeway.planner.plan.result import Plan, PlanRefusal
+from makeway.planner.plan.result import GangPlan, Plan, PlanRefusal
 from makeway.planner.plan.unfiltered import answer
 from makeway.planner.quota import decide as quota_plan
 from makeway.planner.recording import entries

@@ -32,14 +32,13 @@ from makeway.planner.offline.describing import described
 from makeway.planner.offline.manifests import Manifest, ManifestError, NewPod
 from makeway.planner.offline.results import Result, SimulatedGroup, SimulatedMember, SimulatedPod
 from makeway.planner.offline.world import World
-from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.decision import awaited_of, price_of, victim_of
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion, alike
-from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.naming import as_placement
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.request import MOST_PODS, NamelessPodError, Question, question_of
-from makeway.planner.plan.result import PlanRefusal
+from makeway.planner.plan.result import GangPlan, PlanRefusal
 from makeway.planner.plan.unfiltered import PodVerdict, judge_pod
 from makeway.planner.snapshot.changes import KnowPodGroups, PutDaemonSet, PutPod, PutPodGroup, RemovePod
 from makeway.planner.snapshot.records import PodRecord

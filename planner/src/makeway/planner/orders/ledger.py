@@ -20,9 +20,8 @@ from makeway.planner.orders.limits import HeldOrder, LimitedPreemptors, limit_re
 from makeway.planner.orders.not_now import Asker, NotNow
 from makeway.planner.orders.pauses import Pauses
 from makeway.planner.orders.pledges import Pledges
-from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.left_out import PassedOver
-from makeway.planner.plan.result import Plan
+from makeway.planner.plan.result import GangPlan, Plan
 from makeway.planner.snapshot.state import Snapshot
 
 REMEMBERED = timedelta(minutes=10)

@@ -15,9 +15,8 @@ from makeway.bus.messages import Placement
 from makeway.planner.orders.not_now import Asker
 from makeway.planner.plan.decision import Decision
 from makeway.planner.plan.gang.question import GangQuestion
-from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.naming import as_placement
-from makeway.planner.plan.result import Plan, PlanRefusal
+from makeway.planner.plan.result import GangPlan, Plan, PlanRefusal
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 

@@ -15,8 +15,8 @@ from itertools import pairwise
 import numpy as np
 
 from makeway.core.policy.exemption import DELETE_REFUSED, exempt_from_all
-from makeway.planner.plan.in_flight import InFlightPods
 from makeway.planner.plan.request import Question
+from makeway.planner.plan.terminating import InFlightPods
 from makeway.planner.snapshot.columns import Flags, Ints
 from makeway.planner.snapshot.node_slots import NodeSlots
 from makeway.planner.snapshot.records import PodRecord

@@ -18,7 +18,6 @@ from makeway.core.policy.document import GroupTerm
 from makeway.core.policy.lost_work import WHOLE
 from makeway.core.policy.mode import Mode
 from makeway.planner.plan.gang.question import GangQuestion
-from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.lost_work import largest_of
 from makeway.planner.plan.naming import as_victim
 from makeway.planner.plan.price import Price
@@ -26,6 +25,7 @@ from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import (
     AwaitedPod,
     ExemptPods,
+    GangPlan,
     NearestNode,
     Plan,
     PlanCandidate,

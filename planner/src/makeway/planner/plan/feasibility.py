@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from makeway.core.k8s.resources import PODS
-from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.candidates import EvaluatedBatch
 from makeway.planner.plan.constraints.layers import CLAIM_TAKEN, PORT_TAKEN, SPREAD_OVER
 from makeway.planner.plan.constraints.tally import Allowance
 from makeway.planner.plan.eligibility import eligible, ruled_out
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.planner import Evaluator
 from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.bounds import RESOURCES

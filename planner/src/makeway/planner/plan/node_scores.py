@@ -11,17 +11,19 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from weakref import ReferenceType, ref
 
 import numpy as np
 
 from makeway.core.policy.exemption import FOREVER
 from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.layers import Layers
+from makeway.planner.plan.constraints.tally import Tallies
 from makeway.planner.plan.evaluate import Evaluation
-from makeway.planner.plan.in_flight import InFlightPods
 from makeway.planner.plan.lost_work import LostWorkOf
 from makeway.planner.plan.ranking import score, top
 from makeway.planner.plan.refusal.statistics import RefusalStats
+from makeway.planner.plan.terminating import AwaitedRooms, InFlightPods
 from makeway.planner.snapshot.columns import Flags, Ints, extended
 from makeway.planner.snapshot.state import Snapshot
 
@@ -184,3 +186,29 @@ class NodeScoreCaches:
         while len(self._kept) > max(1, _REMEMBERED_ROWS // max(rows, 1)):
             self._kept.popitem(last=False)
         return scores
+
+
+class PlanCache:
+    """What plans on one snapshot have worked out, kept for the next plan on it.
+
+    It changes no answer: a plan with an empty cache says the same, later. Owned by a caller that plans more
+    than once on a snapshot, and handed to each plan. `scores`: of nodes, by class of preemptors. `tallies`:
+    of pods, by constraint. `awaited`: the room that terminating pods make.
+    """
+
+    def __init__(self) -> None:
+        self.scores = NodeScoreCaches()
+        self.tallies = Tallies()
+        self.awaited = AwaitedRooms()
+        self._snapshot: ReferenceType[Snapshot] | None = None
+
+    def bind(self, snapshot: Snapshot) -> None:
+        """Take the snapshot of the first plan for that of all.
+
+        Raises:
+            ValueError: what is kept was worked out on another snapshot.
+        """
+        if self._snapshot is None:
+            self._snapshot = ref(snapshot)
+        elif self._snapshot() is not snapshot:
+            raise ValueError("this cache was filled by plans on another snapshot")

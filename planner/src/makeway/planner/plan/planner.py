@@ -14,7 +14,6 @@ import numpy as np
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.resources import is_extended
 from makeway.planner.plan.batch import BATCH_NODES, NodeBatch, overlay, widest_first, without
-from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.candidates import EvaluatedBatch, best_candidates
 from makeway.planner.plan.constraints.budgets import debits_before
 from makeway.planner.plan.constraints.counting import layers_of
@@ -28,7 +27,13 @@ from makeway.planner.plan.evaluate import VictimLimits, evaluate, resource_room
 from makeway.planner.plan.groups import PlanGroups
 from makeway.planner.plan.last_pods import decided, last_pods
 from makeway.planner.plan.lost_work import ranking_by
-from makeway.planner.plan.node_scores import CHUNK_NODES, NodeScoreCache, ScoreInputs, helped_places
+from makeway.planner.plan.node_scores import (
+    CHUNK_NODES,
+    NodeScoreCache,
+    PlanCache,
+    ScoreInputs,
+    helped_places,
+)
 from makeway.planner.plan.refusal import text as diagnosis
 from makeway.planner.plan.refusal.statistics import RefusalStats
 from makeway.planner.plan.request import Question

@@ -7,8 +7,7 @@ from makeway.bus.commit import Offer, offered
 from makeway.bus.messages import API_VERSION
 from makeway.bus.plan import GroupPlan, PlanReply
 from makeway.planner.plan.decision import Decision, awaited_of, domains_of, price_of, refusal_of
-from makeway.planner.plan.gang.result import GangPlan
-from makeway.planner.plan.result import Plan, PlanCandidate
+from makeway.planner.plan.result import GangPlan, Plan, PlanCandidate
 
 
 def reply_of(decision: Decision, offer: str = "") -> PlanReply:

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
+
 from makeway.core.k8s.importance import microseconds, moment_of
 from makeway.core.k8s.times import api_time
 from makeway.core.policy.exemption import FOREVER, TERMINATING
 from makeway.core.policy.rules import Verdict
-from makeway.planner.plan.in_flight import InFlightPods
 from makeway.planner.plan.naming import full_name, named_for
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -25,6 +26,22 @@ OVERDUE_AFTER: Final = timedelta(seconds=60)
 """After the end of its grace period a pod is no longer expected to leave: its kubelet may be dead."""
 
 _MICROSECOND: Final = timedelta(microseconds=1)
+
+
+class InFlightPods(msgspec.Struct, gc=False):
+    """A request's pods on one node: nominated, assumed (and not yet seen there), and awaited to go.
+
+    Restored pods, which are no longer seen there, are among the assumed ones.
+
+    `refused`: pods whose deletion was refused, as the snapshot has them; they stay. `apart`: units with pods
+    here of which pods anywhere are in flight, refused or assumed, and how many; and gangs, by number below 0.
+    """
+
+    nominated: list[PodRecord] = []
+    assumed: list[PodRecord] = []
+    awaited: list[PodRecord] = []
+    refused: list[PodRecord] = []
+    apart: list[tuple[int, int, int, int]] = []
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,9 @@ import numpy as np
 
 from makeway.bus.plan import NodeSelection
 from makeway.core.k8s.unmodelled import ONLY_FILTERS_KNOW
-from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
 from makeway.planner.plan.feasibility import NOWHERE, Feasibility, feasibility
-from makeway.planner.plan.node_scores import CHUNK_NODES
+from makeway.planner.plan.node_scores import CHUNK_NODES, PlanCache
 from makeway.planner.plan.planner import planning
 from makeway.planner.plan.refusal.text import NEVER, subject
 from makeway.planner.plan.request import Question

@@ -50,8 +50,7 @@ from makeway.planner.quota.processes import (
     QuotaProcesses,
     memory_in,
 )
-from makeway.planner.quota.telling import QuotaTelling, Tell
-from makeway.planner.quota.undone import in_vain
+from makeway.planner.quota.telling import QuotaTelling, Tell, in_vain
 from makeway.planner.quota.waiting import Cause
 from makeway.planner.recording.decisions import Decisions
 from makeway.planner.snapshot.state import Snapshot

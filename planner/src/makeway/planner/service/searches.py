@@ -17,13 +17,12 @@ from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.orders.not_now import Asker
 from makeway.planner.orders.pauses import elsewhere
-from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.gang.planner import planning_gang
 from makeway.planner.plan.gang.question import GangQuestion, gang_question_of
-from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.left_out import PassedOver
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.request import NamelessPodError, Question, question_of
-from makeway.planner.plan.result import Plan, PlanRefusal
+from makeway.planner.plan.result import GangPlan, Plan, PlanRefusal
 from makeway.planner.plan.unfiltered import answering
 from makeway.planner.service.freshness import FirstFailures
 from makeway.planner.snapshot.records import PodRecords

@@ -19,7 +19,7 @@ from makeway.planner.offline.results import Pending, SimulatedPod
 from makeway.planner.offline.simulation import Simulation
 from makeway.planner.offline.world import World
 from makeway.planner.orders.ledger import Ledger
-from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.node_scores import PlanCache
 
 MOST_PODS: Final = 20
 MOST_TEXT: Final = 64 * 1024

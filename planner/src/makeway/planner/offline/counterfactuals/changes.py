@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from makeway.planner.offline.results import Change
-from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.unfiltered import PodVerdict, judge_pod
 from makeway.planner.snapshot.changes import Change as ClusterChange

@@ -17,8 +17,7 @@ from makeway.core.k8s.times import api_time
 from makeway.core.policy.document import DaemonSets
 from makeway.core.text import counted
 from makeway.planner.plan.daemonset.node import DaemonSetNode
-from makeway.planner.plan.refusal.dependencies import dependencies
-from makeway.planner.plan.refusal.text import MARGIN, amount_of, subject, tried_again
+from makeway.planner.plan.refusal.text import MARGIN, amount_of, dependencies, subject, tried_again
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import NearestNode, PlanRefusal, Scope
 from makeway.planner.plan.terminating import overdue_text

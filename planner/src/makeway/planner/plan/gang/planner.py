@@ -22,7 +22,6 @@ import numpy as np
 from makeway.core.k8s.importance import microseconds
 from makeway.core.policy.document import GroupTerm
 from makeway.core.text import counted
-from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
 from makeway.planner.plan.eligibility import eligible, potential_nodes
 from makeway.planner.plan.gang.blockers import closes, with_blockers
@@ -33,14 +32,13 @@ from makeway.planner.plan.gang.levels import bound_of, most_alone
 from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, SpreadRule, Work
 from makeway.planner.plan.gang.modelling import modelling, most_by_queues
 from makeway.planner.plan.gang.question import GangQuestion
-from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.gang.search import rank_of
 from makeway.planner.plan.gang.solving import is_least, solve
 from makeway.planner.plan.gang.written import Found, seen_again, written
 from makeway.planner.plan.lost_work import largest_of, lost_work_of
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.planner import modelled
 from makeway.planner.plan.price import Price
-from makeway.planner.plan.refusal.guarantees import guarantees_text
 from makeway.planner.plan.refusal.text import (
     FORBIDDEN,
     NEVER,
@@ -50,8 +48,9 @@ from makeway.planner.plan.refusal.text import (
     NOT_OFFERED,
     REFUSED_AGAIN,
     amount_of,
+    guarantees_text,
 )
-from makeway.planner.plan.result import GangDomain, PlanRefusal, Scope
+from makeway.planner.plan.result import GangDomain, GangPlan, PlanRefusal, Scope
 from makeway.planner.plan.terminating import overdue_text
 from makeway.planner.snapshot.columns import Ints
 from makeway.planner.snapshot.exemptions import Source

@@ -21,10 +21,9 @@ from typing import Final
 import numpy as np
 
 from makeway.core.policy.document import GroupTerm
-from makeway.planner.plan.gang.beam import Ahead, Beam, Beginnings
+from makeway.planner.plan.gang.beam import NEVER, Ahead, Beam, Beginnings, Bound, Grids
 from makeway.planner.plan.gang.draft import Draft, Placing, gone, holds, price_of
 from makeway.planner.plan.gang.effects import Effects, leasts_of
-from makeway.planner.plan.gang.grids import NEVER, Bound, Grids
 from makeway.planner.plan.gang.model import CALLS, Model, Work
 from makeway.planner.plan.gang.options import Costs, Options, options_of
 from makeway.planner.plan.price import Key, Price

@@ -14,7 +14,6 @@ from makeway.bus.plan import MemberPlacement
 from makeway.core.k8s.importance import microseconds
 from makeway.core.policy.rules import lower_rule
 from makeway.core.queues.victims import run_to_end
-from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
 from makeway.planner.plan.eligibility import eligible
 from makeway.planner.plan.gang.blockers import closed_by
@@ -31,8 +30,8 @@ from makeway.planner.plan.gang.draft import (
 from makeway.planner.plan.gang.model import Model, RoomRule, SpreadRule
 from makeway.planner.plan.gang.modelling import modelling
 from makeway.planner.plan.gang.question import GangQuestion
-from makeway.planner.plan.gang.result import GangPlan
-from makeway.planner.plan.result import AwaitedPod, RemovablePod, Scope
+from makeway.planner.plan.node_scores import PlanCache
+from makeway.planner.plan.result import AwaitedPod, GangPlan, RemovablePod, Scope
 from makeway.planner.snapshot.columns import Ints
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot

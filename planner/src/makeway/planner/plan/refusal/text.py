@@ -1,15 +1,18 @@
-"""Why nothing helps, said with numbers."""
+"""Why nothing helps, said with numbers, and what it depends on besides pods and nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from makeway.core.k8s.importance import moment_of
 from makeway.core.k8s.resources import CPU, PODS
 from makeway.core.k8s.times import api_time
-from makeway.core.policy.exemption import DELETE_REFUSED, PREEMPTION_RULE
-from makeway.core.policy.preemption import asks_for_namespaces
+from makeway.core.policy.exemption import DELETE_REFUSED, MIRROR_POD, PREEMPTION_RULE, PREEMPTION_TOLERATION
+from makeway.core.policy.preemption import asks_for_namespaces, asks_for_queues
+from makeway.core.queues.amounts import text_of
+from makeway.core.queues.reclaim import beyond_guarantees
+from makeway.core.queues.tree import Queue
 from makeway.core.text import counted
 from makeway.planner.plan.candidates import EvaluatedBatch
 from makeway.planner.plan.constraints.layers import NO_AFFINITY
@@ -17,12 +20,11 @@ from makeway.planner.plan.constraints.queues import (
     NO_QUEUE_CONSTRAINTS,
     QUEUE_GUARANTEED,
     QueueConstraints,
+    QueueMaximum,
 )
 from makeway.planner.plan.naming import full_name, named_for
-from makeway.planner.plan.refusal.dependencies import dependencies
 from makeway.planner.plan.refusal.domains import domain_texts, kept_by_domain
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET, exempt_text
-from makeway.planner.plan.refusal.guarantees import guarantees_text
 from makeway.planner.plan.refusal.statistics import (
     ALL_EXEMPT,
     NO_LOWER,
@@ -35,6 +37,7 @@ from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import NearestNode, PlanCandidate, PlanRefusal, Scope
 from makeway.planner.plan.terminating import overdue_text
 from makeway.planner.plan.who_preempts import WhoPreempts
+from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.columns import Ints
 from makeway.planner.snapshot.pod_groups import POD_GROUP
 from makeway.planner.snapshot.state import Snapshot
@@ -64,6 +67,11 @@ GUARANTEE_AGAIN = timedelta(minutes=1)
 """The same where a guarantee keeps them, or the preemptor's queue may take back what its own guarantees."""
 _WAITS = {DELETE_REFUSED: REFUSED_AGAIN, POD_GROUP: GROUP_AGAIN, QUEUE_GUARANTEED: GUARANTEE_AGAIN}
 _MEBI = 2**20
+
+_MOST_OBJECTS = 60
+"""Objects that a refusal may name; the plugin remembers 64 for each pod that waits."""
+
+_BUDGETS = 30
 
 
 def never(scope: Scope, question: Question) -> PlanRefusal:
@@ -287,3 +295,82 @@ def near_node(evaluated: EvaluatedBatch, place: int) -> tuple[NearestNode, str]:
     if kept_by_domain(evaluated)[place]:
         text = f"{node} would have room, but {', '.join(domain_texts(evaluated, place))}"
     return NearestNode(node, missing, evaluated.exempt(place)), text
+
+
+def dependencies(
+    snapshot: Snapshot,
+    question: Question,
+    budgets: Iterable[Key],
+    *,
+    limited: bool,
+    exempt: Mapping[str, int],
+    maxima: Collection[QueueMaximum],
+) -> tuple[tuple[str, str, str], ...]:
+    """Return the objects whose change may help, as (kind, namespace, name), at most _MOST_OBJECTS.
+
+    `budgets`: hard ones that keep pods; `limited`: a bound forbids victims. The policy where it keeps pods
+    or forbids victims; the configuration of queues where they do, a rule asks for queues, or queues take
+    back their guarantees; the queues that are at their maximum; the budgets that forbid victims, where they
+    are hard; the PriorityClasses by which pods are exempt from this preemptor; the pods that the API server
+    refused to delete. O(classes in use).
+    """
+    found: list[tuple[str, str, str]] = []
+    source = snapshot.exemptions.source
+    others = {PREEMPTION_TOLERATION, MIRROR_POD, QUEUE_GUARANTEED, DELETE_REFUSED}
+    if source is not None and (limited or exempt.keys() - others):
+        found.append(source)
+    by_queue = PREEMPTION_RULE in exempt and asks_for_queues(snapshot.exemptions.table)
+    queues, tree = snapshot.queues.source, snapshot.queues.tree
+    reclaim = tree is not None and tree.reclaim
+    if queues is not None and (maxima or QUEUE_GUARANTEED in exempt or by_queue or reclaim):
+        found.append(queues)
+    found += [("Queue", "", path) for path in dict.fromkeys(limit.queue.path for limit in maxima)]
+    if HARD_BUDGET in exempt:
+        keys = sorted(budgets)[:_BUDGETS]
+        found += [("PodDisruptionBudget", namespace, name) for namespace, name in keys]
+    if PREEMPTION_TOLERATION in exempt:
+        found += snapshot.exemptions.exempting_classes(question.preemptor.priority)
+    if DELETE_REFUSED in exempt:
+        found += refused_pods(snapshot, question)
+    return tuple(found[:_MOST_OBJECTS])
+
+
+def refused_pods(snapshot: Snapshot, question: Question) -> list[tuple[str, str, str]]:
+    """Return the pods whose deletion was refused and that are still there, as (kind, namespace, name)."""
+    pods = (snapshot.pods[uid] for uid in sorted(question.refused) if uid in snapshot.pods)
+    return [("Pod", pod.namespace, pod.name) for pod in pods]
+
+
+def guarantees_text(preempting: WhoPreempts) -> str:
+    """Return what the queue of a pod or a group takes back of others', or why nothing; else nothing.
+
+    Where queues take nothing back at all only one below its guarantee is named: schedulers that reclaim evict
+    pods of queues above their guarantee for it.
+    """
+    claim, reclaim = preempting.claim, preempting.reclaim
+    if claim is None:
+        return ""
+    if reclaim is not None:
+        queue, name = reclaim.queue, reclaim.resources[0]
+        return (
+            f"; {_uses(queue, name, claim.held(queue.number).get(name, 0))}, and takes back only from queues "
+            "above theirs, with pods of equal priority"
+        )
+    beyond = beyond_guarantees(claim.tree, claim.queue.number, claim.asked, claim.held)
+    if claim.tree.reclaim and (named := [_uses(*one) for one in beyond]):
+        return f"; {', and '.join(named)}, too much to take anything back for it"
+    for queue in claim.tree.line(claim.queue.number):
+        held = claim.held(queue.number)
+        for name, least in sorted(queue.guaranteed.items()):
+            asked, used = claim.asked.get(name, 0), held.get(name, 0)
+            if asked and used + asked <= least:
+                return (
+                    f"; {_uses(queue, name, used)}, which keeps its own pods and reclaims nothing from "
+                    "queues above theirs: of those only pods of lower priority go"
+                )
+    return ""
+
+
+def _uses(queue: Queue, name: str, used: int) -> str:
+    least = queue.guaranteed[name]
+    return f"queue {queue.path} uses {name} {text_of(name, used)} of its guaranteed {text_of(name, least)}"

@@ -14,7 +14,7 @@ from makeway.core.policy.mode import Mode, more_restrictive
 from makeway.planner.commit.judge import Accepted, Circumstances, judge, still_waiting
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.orders.not_now import Asker
-from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.snapshot.state import Snapshot
 
 
