@@ -14,13 +14,14 @@ import numpy as np
 from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.budgets import violating_beyond
 from makeway.planner.plan.constraints.layers import BatchLayers
-from makeway.planner.plan.constraints.queues import NO_QUEUE_CONSTRAINTS, QueueConstraints
+from makeway.planner.plan.constraints.queues import QueueConstraints
 from makeway.planner.plan.groups import BatchGroups
 from makeway.planner.plan.lost_work import LostWorkOf
 from makeway.planner.plan.ranking import RemoteVictims
-from makeway.planner.snapshot.budgets import BudgetTable, Key
+from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.columns import BUDGETS, MOST, Flags, Ints
 from makeway.planner.snapshot.node_slots import NodeSlots
+from makeway.planner.snapshot.state import Snapshot
 
 LAST, _MORE = 8, 4
 """The last pods of each node that are reprieved one by one at first, and how many times as many where these
@@ -85,35 +86,21 @@ class Evaluation:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class VictimLimits:
-    """What the policy forbids a set of victims.
-
-    `hard_budgets`: to violate budgets of these namespaces; `undecided`: to have pods of some of these, since
-    it is not known which budgets cover them; `most_victims`: to be more than so many.
-    """
-
-    hard_budgets: tuple[str, ...] = ()
-    most_victims: int | None = None
-    undecided: frozenset[str] = frozenset()
-
-
 def evaluate(
     batch: NodeBatch,
     preemptor_priority: int,
     needs: Mapping[str, int],
     *,
     now_micros: int,
+    snapshot: Snapshot,
     layers: BatchLayers,
-    budgets: BudgetTable,
     debits: Mapping[Key, int],
-    limits: VictimLimits,
-    queues: QueueConstraints = NO_QUEUE_CONSTRAINTS,
-    undecided: Flags | None = None,
-    devices: frozenset[str] = frozenset(),
-    groups: BatchGroups | None = None,
-    lost_work: LostWorkOf | None = None,
-    reclaimable: Flags | None = None,
+    queues: QueueConstraints,
+    undecided: Flags | None,
+    devices: frozenset[str],
+    groups: BatchGroups | None,
+    lost_work: LostWorkOf | None,
+    reclaimable: Flags | None,
 ) -> Evaluation:
     """Find the victims on every node of a batch. O(nodes · slots · asked resources and layers).
 
@@ -121,7 +108,7 @@ def evaluate(
     `devices`: asked resources that a node without any of them may serve by dynamic allocation: the room there
     is not limited. `reclaimable`: bool[slots, M], pods that are removable though they are not lower.
     """
-    columns = batch.columns
+    columns, budgets, policy = batch.columns, snapshot.budgets, snapshot.exemptions.policy
     vector = columns.amounts(needs)
     asked = np.flatnonzero(vector > 0)
     need = vector[asked][:, None]
@@ -134,7 +121,7 @@ def evaluate(
     covered = len(budgets) > 0
     under_budget = np.zeros_like(removable)
     hard = under_budget
-    if limits.hard_budgets and covered:
+    if policy.hard_budgets and covered:
         sets = columns.budgets
         hard = budgets.hard(sets)
         under_budget = removable & hard & budgets.exhausted(sets, debits)
@@ -196,7 +183,7 @@ def evaluate(
         if groups is not None:
             victims = groups.spread(victims & ~groups.follows)
     over_budget = np.zeros_like(helps)
-    if hard.any() or (limits.hard_budgets and groups is not None and groups.covered.any()):
+    if hard.any() or (policy.hard_budgets and groups is not None and groups.covered.any()):
         sets = np.where(removable & hard, columns.budgets, 0)
         beyond = violating_beyond(sets, victims, budgets, debits)
         over_budget = np.asarray((victims & beyond).any(axis=0))
@@ -206,12 +193,12 @@ def evaluate(
         if groups is not None:
             over_budget |= groups.against_hard(victims, sets, budgets, debits)
             removable = groups.whole(removable)
-    over_limit = np.zeros_like(helps)
-    if limits.most_victims is not None and (groups is not None or batch.depth > limits.most_victims):
+    over_limit, most_victims = np.zeros_like(helps), policy.limits.victims_per_order
+    if groups is not None or batch.depth > most_victims:
         count = victims.sum(axis=0)
         if groups is not None:
             count = count + np.where(victims, groups.more, 0).sum(axis=0)
-        over_limit = (count > limits.most_victims) & ~over_budget
+        over_limit = (count > most_victims) & ~over_budget
     helps &= ~over_budget & ~over_limit
     return Evaluation(
         lower=lower,

@@ -217,10 +217,7 @@ class BatchGroups:
             return (
                 unit.kept or f"{unit.name} is evicted whole or not at all, and other rules keep a pod of it"
             )
-        group = self.plan.snapshot.groups.of(pod)
-        if group is None or not group.unknown:
-            return "the priority of its group is being applied"
-        return f"the pods to be evicted with it are not known: {group.unknown}"
+        return self.plan.snapshot.units.of(pod).kept
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, Allow
 from makeway.planner.plan.daemonset.planner import plan_daemonset
 from makeway.planner.plan.daemonset.text import NO_VICTIMS
 from makeway.planner.plan.eligibility import eligible, potential_nodes, ruled_out
-from makeway.planner.plan.evaluate import VictimLimits, evaluate, resource_room
+from makeway.planner.plan.evaluate import evaluate, resource_room
 from makeway.planner.plan.groups import PlanGroups
 from makeway.planner.plan.last_pods import decided, last_pods
 from makeway.planner.plan.lost_work import ranking_by
@@ -284,7 +284,7 @@ class Evaluator:
         self._groups = PlanGroups(snapshot, question, rules, self._debits, queues.margins, self._lost_work)
         self.left_out = self._layers.left_out
         undecided = frozenset(one for one in snapshot.undecided if policy.has_hard_budgets(one))
-        self._limits = VictimLimits(policy.hard_budgets, policy.limits.victims_per_order, undecided)
+        self._limits = policy.hard_budgets, policy.limits.victims_per_order, undecided
         self._undecided = snapshot.signatures.of_namespaces(undecided) if undecided else None
 
     def evaluate_batch(self, batch: NodeBatch) -> EvaluatedBatch:
@@ -300,10 +300,9 @@ class Evaluator:
             self.question.preemptor.priority,
             self.question.needs,
             now_micros=microseconds(self._now),
+            snapshot=self._snapshot,
             layers=required,
-            budgets=self._snapshot.budgets,
             debits=self._debits,
-            limits=self._limits,
             queues=self.queues,
             undecided=self._undecided,
             devices=self._devices,

@@ -26,7 +26,7 @@ from makeway.planner.plan.constraints.layers import (
     least_of_others,
 )
 from makeway.planner.plan.constraints.pods import Constraints
-from makeway.planner.plan.constraints.tally import BoundedTallies, Tally, Weigh
+from makeway.planner.plan.constraints.tally import Tallies, Tally, Weigh
 from makeway.planner.snapshot import bounds
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
 from makeway.planner.snapshot.state import Snapshot
@@ -40,7 +40,7 @@ _PYTHON = 100
 
 
 def layers_of(
-    snapshot: Snapshot, constraints: Constraints, placed: Iterable[Placed], tallies: BoundedTallies
+    snapshot: Snapshot, constraints: Constraints, placed: Iterable[Placed], tallies: Tallies
 ) -> Layers:
     """Work out the layers of a preemptor. O(nodes) a layer, besides what the tallies catch up with.
 
@@ -51,7 +51,7 @@ def layers_of(
 
 
 def layers_of_each(
-    snapshot: Snapshot, several: Sequence[Constraints], placed: Iterable[Placed], tallies: BoundedTallies
+    snapshot: Snapshot, several: Sequence[Constraints], placed: Iterable[Placed], tallies: Tallies
 ) -> list[Layers]:
     """Work out the layers of several preemptors at once, as `layers_of` does for one.
 
@@ -92,7 +92,7 @@ class _LayerBuilder:
     """What all layers are worked out from, and what was left out."""
 
     snapshot: Snapshot
-    tallies: BoundedTallies
+    tallies: Tallies
     placed: tuple[Placed, ...]
     left_out: list[str]
 

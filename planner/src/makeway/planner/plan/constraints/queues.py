@@ -29,7 +29,7 @@ from makeway.core.queues.queue_exempt import is_queue_exempt
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.layers import Placed
-from makeway.planner.plan.constraints.tally import BoundedTallies, Weights
+from makeway.planner.plan.constraints.tally import Tallies, Weights
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.terminating import overdue_at
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
@@ -183,7 +183,7 @@ NO_QUEUE_CONSTRAINTS = QueueConstraints()
 
 
 def queue_constraints_of(
-    snapshot: Snapshot, question: Question, assumed: Iterable[Placed], tallies: BoundedTallies
+    snapshot: Snapshot, question: Question, assumed: Iterable[Placed], tallies: Tallies
 ) -> QueueConstraints:
     """Work out what queues mean for a preemptor. O(1) without queues, else O(queues with a guarantee).
 
@@ -210,7 +210,7 @@ def queue_constraints_of(
     )
 
 
-def numbers_of(snapshot: Snapshot, tallies: BoundedTallies, *, labelled: bool = False) -> Weights | None:
+def numbers_of(snapshot: Snapshot, tallies: Tallies, *, labelled: bool = False) -> Weights | None:
     """Return the numbers of the pods' queues plus 1, None where there are no queues.
 
     Of those that they were placed in, or, `labelled`, that their labels name now.

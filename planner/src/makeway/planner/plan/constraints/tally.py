@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -161,15 +162,18 @@ class Allowance:
 
 
 class Tallies:
-    """Tallies by what they count."""
+    """Tallies by what they count. `allowance`: for what is worked out anew."""
 
     def __init__(self) -> None:
+        self.allowance = Allowance()
         self._kept: OrderedDict[Hashable, Tally] = OrderedDict()
         self._remembered = Recent[Hashable, tuple[int, Any]](_REMEMBERED)
 
-    def within(self, allowance: Allowance) -> BoundedTallies:
-        """Return the tallies as one attempt at a plan uses them, as far as its allowance goes."""
-        return BoundedTallies(self, allowance)
+    def within(self, allowance: Allowance) -> Tallies:
+        """Return the same tallies as one attempt at a plan uses them, as far as its allowance goes."""
+        bounded = copy(self)
+        bounded.allowance = allowance
+        return bounded
 
     def remembered(self, key: Hashable, stamp: int, find: Callable[[], Any]) -> Any:
         """Return what was found for a key, found anew where the stamp is another."""
@@ -180,14 +184,7 @@ class Tallies:
         return known[1]
 
     def get(
-        self,
-        snapshot: Snapshot,
-        allowance: Allowance,
-        key: Hashable,
-        weigh: Weigh,
-        *,
-        counted: Weigh | None,
-        cost: int,
+        self, snapshot: Snapshot, key: Hashable, weigh: Weigh, counted: Weigh | None = None, cost: int = 1
     ) -> Tally:
         """Return the tally of a constraint, up to date. `key` says all that the weights depend on.
 
@@ -203,26 +200,8 @@ class Tallies:
                 self._kept.popitem(last=False)
         else:
             self._kept.move_to_end(key)
-        tally.update(snapshot, allowance)
+        tally.update(snapshot, self.allowance)
         return tally
-
-
-@dataclass(frozen=True, slots=True)
-class BoundedTallies:
-    """Tallies with an allowance for what may be worked out anew."""
-
-    tallies: Tallies
-    allowance: Allowance
-
-    def remembered(self, key: Hashable, stamp: int, find: Callable[[], Any]) -> Any:
-        """Return what `Tallies.remembered` does."""
-        return self.tallies.remembered(key, stamp, find)
-
-    def get(
-        self, snapshot: Snapshot, key: Hashable, weigh: Weigh, counted: Weigh | None = None, cost: int = 1
-    ) -> Tally:
-        """Return what `Tallies.get` does. Raises AllowanceUsedUp."""
-        return self.tallies.get(snapshot, self.allowance, key, weigh, counted=counted, cost=cost)
 
 
 def _longer(array: Ints, size: int) -> Ints:

@@ -28,7 +28,7 @@ from makeway.planner.plan.constraints.queues import (
     guarantee_of,
     queue_constraints_of,
 )
-from makeway.planner.plan.constraints.tally import BoundedTallies
+from makeway.planner.plan.constraints.tally import Tallies
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET, MOST_PODS, REFUSED, budget_detail
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import ExemptPod, ExemptPods
@@ -116,7 +116,7 @@ class DaemonSetNode:
 
 
 def daemonset_node_of(
-    snapshot: Snapshot, question: Question, now: datetime, tallies: BoundedTallies
+    snapshot: Snapshot, question: Question, now: datetime, tallies: Tallies
 ) -> DaemonSetNode:
     """Look at the node that the pod is bound to, which has to be there. O(pods of the node)."""
     row = np.array([snapshot.rows[question.daemonset_node]], np.int64)

@@ -16,7 +16,7 @@ from makeway.core.daemonset.occupant import Occupant, most_important_first
 from makeway.core.daemonset.rule import DAEMONSET_MULTIPLE, DAEMONSET_SINGLE
 from makeway.core.daemonset.selection import NoSelection, select, strategy_names
 from makeway.core.daemonset.strategies import Single, deviation, needed_of
-from makeway.planner.plan.constraints.tally import BoundedTallies
+from makeway.planner.plan.constraints.tally import Tallies
 from makeway.planner.plan.daemonset import text
 from makeway.planner.plan.daemonset.node import DaemonSetNode, daemonset_node_of
 from makeway.planner.plan.ranking import ONLY_CANDIDATE, count_awaited, score
@@ -28,7 +28,7 @@ from makeway.planner.snapshot.state import Snapshot
 
 
 def plan_daemonset(
-    snapshot: Snapshot, question: Question, scope: Scope, now: datetime, tallies: BoundedTallies
+    snapshot: Snapshot, question: Question, scope: Scope, now: datetime, tallies: Tallies
 ) -> Plan | PlanRefusal:
     """Decide which pods go for a daemonset pod, whose node may be helped. O(n log n) for the node's n pods.
 

@@ -25,7 +25,7 @@ from makeway.planner.plan.constraints.budgets import debits_before
 from makeway.planner.plan.constraints.counting import layers_of_each
 from makeway.planner.plan.constraints.layers import ANTI_AFFINITY, OTHERS_ANTI_AFFINITY, Layer, Layers
 from makeway.planner.plan.constraints.queues import margins_of, numbers_of
-from makeway.planner.plan.constraints.tally import BoundedTallies, Weights
+from makeway.planner.plan.constraints.tally import Tallies, Weights
 from makeway.planner.plan.gang.model import AffinityRule, Model, NodePods, RoomRule, SpreadRule
 from makeway.planner.plan.gang.parts import Part, joined, part_of
 from makeway.planner.plan.gang.question import GangQuestion
@@ -59,7 +59,7 @@ def modelling(
     rows_of: Sequence[Ints],
     *,
     now_micros: int,
-    tallies: BoundedTallies,
+    tallies: Tallies,
     lost_work: LostWorkOf | None,
 ) -> Generator[None, None, Model]:
     """Look at the cluster once for a question. O(slots · nodes · (asked resources + rules)).

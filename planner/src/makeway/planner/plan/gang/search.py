@@ -133,20 +133,6 @@ def _at(
         yield from search.run()
 
 
-def _ceiling(effects: Effects, price: Price | None, objective: tuple[GroupTerm, ...]) -> np.complex128:
-    """Return the cost below which a plan at the level of some effects is better than a price."""
-    if price is None:
-        return NEVER
-    terms = price.terms()
-    if "highestPriority" not in objective or price.highest == effects.level:
-        return np.complex128(effects.price(terms))
-    before = [one for one in objective[: objective.index("highestPriority")] if one in effects.weights]
-    cost = effects.price({term: terms[term] for term in before})
-    if price.highest < effects.level:
-        return np.complex128(cost)
-    return np.complex128(cost + effects.weights[before[-1]]) if before else NEVER
-
-
 @dataclass(frozen=True, slots=True)
 class _Sets:
     """Sets of units, of which `go` go in all, and any of `open` may, in which order they are decided on.
@@ -192,7 +178,18 @@ class _Search:
 
     @property
     def ceiling(self) -> np.complex128:
-        return _ceiling(self.effects, self.work.price, self.objective)
+        """The cost below which a plan at the level of the effects is better than the best."""
+        effects, price, objective = self.effects, self.work.price, self.objective
+        if price is None:
+            return NEVER
+        terms = price.terms()
+        if "highestPriority" not in objective or price.highest == effects.level:
+            return np.complex128(effects.price(terms))
+        before = [one for one in objective[: objective.index("highestPriority")] if one in effects.weights]
+        cost = effects.price({term: terms[term] for term in before})
+        if price.highest < effects.level:
+            return np.complex128(cost)
+        return np.complex128(cost + effects.weights[before[-1]]) if before else NEVER
 
     def run(self) -> Generator[None, None, None]:
         """Decide of one unit after the other whether it goes, the sets with the least bounds first."""
