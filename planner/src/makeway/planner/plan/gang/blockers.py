@@ -37,8 +37,6 @@ MOST_OPEN: Final = 128
 BASES_A_CHUNK: Final = 8
 """Sets that are priced between two pauses."""
 
-Objective = tuple[GroupTerm, ...]
-
 
 def closes(model: Model) -> bool:
     """Report whether sets of blockers can go."""
@@ -47,9 +45,7 @@ def closes(model: Model) -> bool:
     )
 
 
-def with_blockers(
-    model: Model, draft: Draft | None, objective: Objective, work: Work
-) -> Generator[None, None, Draft | None]:
+def with_blockers(model: Model, draft: Draft | None, work: Work) -> Generator[None, None, Draft | None]:
     """Return a plan that costs less than a draft, or any without one, with blockers gone; else None.
 
     Each set of blockers that costs less is first tried without a search, and then those are searched of which
@@ -59,13 +55,13 @@ def with_blockers(
     if not closes(model) or (draft is not None and not draft.singles and not draft.units):
         return None
     each = most_alone(model)
-    if draft is not None and is_least(model, each, price_of(model, draft), objective):
+    if draft is not None and is_least(model, each, price_of(model, draft)):
         return None
     yield
-    bases = yield from blockers(model, objective)
+    bases = yield from blockers(model)
     opening = yield from _openings(model, each, draft)
     most = model.snapshot.exemptions.policy.cross_node.most_victims
-    found, best = None, None if draft is None else rank_of(model, draft, objective)
+    found, best = None, None if draft is None else rank_of(model, draft)
     begun: list[_Begun] = []
     cheaper: list[tuple[Draft, ...]] = []
     singles = most + model.must * model.removable.shape[0]
@@ -76,7 +72,7 @@ def with_blockers(
             break
         if not turn % BASES_A_CHUNK:
             yield
-        if best is not None and price_of(model, base).key(objective) >= best[0]:
+        if best is not None and price_of(model, base).key(model.objective) >= best[0]:
             continue
         if (opened := opening.part(base)) is None:
             continue
@@ -85,14 +81,14 @@ def with_blockers(
         yield
         if fewest_victims(part, most_alone(part)) > model.most_victims:
             continue
-        first = yield from beginning(part, inner, objective, work)
+        first = yield from beginning(part, inner, work)
         whole = yield from _whole(model, first.draft, places, most)
         for brought in _brought(part, inner, most, ~opening.open[places]) if whole is None else ():
-            first = yield from beginning(brought, inner, objective, work)
+            first = yield from beginning(brought, inner, work)
             whole = yield from _whole(model, first.draft, places, most)
             if whole is not None:
                 break
-        rank = None if whole is None else rank_of(model, whole, objective)
+        rank = None if whole is None else rank_of(model, whole)
         begun.append(_Begun(first, rank, places))
         begun.sort(key=lambda one: (one.rank is None, one.rank))
         del begun[MOST_SEARCHED:]
@@ -100,17 +96,17 @@ def with_blockers(
             found, best = whole, rank
             cheaper.append(sets)
             yield
-            if is_least(model, each, price_of(model, whole), objective):
+            if is_least(model, each, price_of(model, whole)):
                 return found
     for one in begun:
         if work.left <= 0:
             break
-        least = price_of(one.first.model, one.first.base).key(objective)
+        least = price_of(one.first.model, one.first.base).key(model.objective)
         if best is not None and least >= best[0]:
             continue
-        searched = yield from bettering(one.first, objective, work.part())
+        searched = yield from bettering(one.first, work.part())
         whole = yield from _whole(model, searched.draft, one.places, most)
-        rank = None if whole is None else rank_of(model, whole, objective)
+        rank = None if whole is None else rank_of(model, whole)
         if rank is not None and (best is None or rank < best):
             found, best = whole, rank
     return found
@@ -176,7 +172,7 @@ def _at_most(model: Model, domains: Ints, most: int) -> Model:
     return replace(model, rooms=(*model.rooms, *rules))
 
 
-def blockers(model: Model, objective: Objective) -> Generator[None, None, list[Draft]]:
+def blockers(model: Model) -> Generator[None, None, list[Draft]]:
     """Return the sets of pods that keep nodes closed to a class, cheapest first, at most MOST_SETS.
 
     A set with a pod that is not removable is left out. Of many sets it is first counted what they have, and
@@ -202,7 +198,7 @@ def blockers(model: Model, objective: Objective) -> Generator[None, None, list[D
             for term in keepers[0].terms
         }
         can &= terms["victims"] > 0
-        order = np.lexsort([terms[term][can] for term in reversed(objective) if term in terms])
+        order = np.lexsort([terms[term][can] for term in reversed(model.objective) if term in terms])
         for turn, at in enumerate(domains.T[can][order[: 2 * MOST_SETS]].tolist()):
             base = Draft()
             for keeper, domain in zip(keepers, at, strict=True):
@@ -217,7 +213,7 @@ def blockers(model: Model, objective: Objective) -> Generator[None, None, list[D
     priced = []
     for turn, one in enumerate(sets.values()):
         if victims_of(model, one) <= model.most_victims:
-            key = price_of(model, one).key(objective), sorted(one.singles), sorted(one.units)
+            key = price_of(model, one).key(model.objective), sorted(one.singles), sorted(one.units)
             priced.append((key, one))
         if not turn % BASES_A_CHUNK:
             yield

@@ -60,12 +60,11 @@ def parts_of(model: Model, gang: GangQuestion) -> Generator[None, None, list[Par
     return sorted(parts, key=lambda one: one[0])
 
 
-def cannot_beat(level: int, price: Price, objective: tuple[GroupTerm, ...]) -> bool:
+def cannot_beat(model: Model, level: int, price: Price) -> bool:
     """Report whether no plan with a victim of at least a level costs less than a price."""
     if not price.victims:
         return True
-    first = objective[: objective.index("highestPriority")] if "highestPriority" in objective else objective
-    return set(first) <= {"budgets"} and not price.violations and price.highest < level
+    return set(model.before_highest) <= {"budgets"} and not price.violations and price.highest < level
 
 
 def in_order(

@@ -63,7 +63,6 @@ class Effects:
         self,
         model: Model,
         level: int,
-        objective: tuple[GroupTerm, ...],
         nodes: Ints,
         *,
         base: Draft,
@@ -91,7 +90,7 @@ class Effects:
         lost += [int(model.lost[one]) for one in base.singles]
         self.grain = max(1, int(np.gcd.reduce(costs))) if costs.size else 1
         self.weights = weights_of(
-            objective,
+            model.objective,
             {
                 "budgets": victims,
                 "groups": len(numbers) + len(model.spare) + 1,

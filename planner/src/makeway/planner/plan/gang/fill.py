@@ -18,7 +18,6 @@ from heapq import heapify, heappop, heappush, nsmallest
 
 import numpy as np
 
-from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.draft import Draft, Slot, gone, places_of, slots_of, victims_of
 from makeway.planner.plan.gang.model import Model, Work
 from makeway.planner.plan.gang.stairs import Stairs
@@ -62,7 +61,6 @@ def fill(
     model: Model,
     base: Draft,
     level: int,
-    objective: tuple[GroupTerm, ...],
     work: Work,
     *,
     strict: bool,
@@ -75,7 +73,7 @@ def fill(
     """
     few = _with_few(model, level, base)
     yield
-    filling = _Filling(few, level, objective, strict=strict)
+    filling = _Filling(few, level, strict=strict)
     filling.go_on(base)
     for classes in turns or (tuple(range(len(model.counts))),):
         yield from filling.run(classes)
@@ -84,12 +82,12 @@ def fill(
     return Filled(filling.found(), filling.missing, next_best, filling.bounded)
 
 
-def extra(model: Model, draft: Draft, objective: tuple[GroupTerm, ...]) -> Generator[None, None, Draft]:
+def extra(model: Model, draft: Draft) -> Generator[None, None, Draft]:
     """Place members beyond those that have to be, where no pod has to go for them."""
     more = sum(model.counts) - draft.placed
     if not more:
         return draft
-    filling = _Filling(_with_few(model, -MOST, draft), -MOST, objective, strict=True)
+    filling = _Filling(_with_few(model, -MOST, draft), -MOST, strict=True)
     filling.go_on(draft)
     filling.missing = more
     yield from filling.run(tuple(range(len(model.counts))))
@@ -126,13 +124,13 @@ class _Filling:
     heap has it, and what the stairs share, as they were.
     """
 
-    def __init__(self, model: Model, level: int, objective: tuple[GroupTerm, ...], *, strict: bool) -> None:
+    def __init__(self, model: Model, level: int, *, strict: bool) -> None:
         self.model = model
         self.draft = Draft()
         self.missing = model.must
         self.bounded = False
         self.heap: list[Entry] = []
-        self._stairs = Stairs(model, level, objective, strict=strict)
+        self._stairs = Stairs(model, level, strict=strict)
         self._placing = self._stairs.placing
         self._open = model.allowed.copy()
         self._left = list(model.counts)

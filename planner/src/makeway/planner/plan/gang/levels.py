@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.draft import Draft, price_of
 from makeway.planner.plan.gang.fill import Filled, fill
 from makeway.planner.plan.gang.model import Model, RoomRule, Work
@@ -31,9 +30,7 @@ class First:
     out_of_question: bool = False
 
 
-def fillings(
-    model: Model, base: Draft, each: Ints, objective: tuple[GroupTerm, ...], work: Work
-) -> Generator[None, None, First]:
+def fillings(model: Model, base: Draft, each: Ints, work: Work) -> Generator[None, None, First]:
     """Return first plans: at the least level without a violated budget, or else with.
 
     Where the objective has another order, both, and those at the highest level. `base`: who goes in each.
@@ -59,20 +56,20 @@ def fillings(
             high = middle
         yield
     found: list[Filled] = []
-    budgets_first = objective[:2] == ("budgets", "highestPriority")
+    budgets_first = model.objective[:2] == ("budgets", "highestPriority")
     for strict in (True, False):
         if not strict and not model.budgets.any():
             break
-        level, least = yield from _at_least_level(model, base, levels[low:], objective, work, strict=strict)
+        level, least = yield from _at_least_level(model, base, levels[low:], work, strict=strict)
         found.append(least)
         if least.missing:
             continue
         for turns in _orders(model):
-            again = yield from fill(model, base, level, objective, work, strict=strict, turns=turns)
+            again = yield from fill(model, base, level, work, strict=strict, turns=turns)
             found.append(again)
         if budgets_first:
             break
-        found.append((yield from _at(model, base, levels[-1], objective, work, strict=strict)))
+        found.append((yield from _at(model, base, levels[-1], work, strict=strict)))
     return First(found, levels[low])
 
 
@@ -213,20 +210,19 @@ def _at_least_level(
     model: Model,
     base: Draft,
     levels: list[int],
-    objective: tuple[GroupTerm, ...],
     work: Work,
     *,
     strict: bool,
 ) -> Generator[None, None, tuple[int, Filled]]:
     """Return the lowest of some levels with a first plan, and that, or what comes nearest to one."""
-    first = yield from _at(model, base, levels[0], objective, work, strict=strict)
+    first = yield from _at(model, base, levels[0], work, strict=strict)
     if not first.missing or len(levels) == 1:
         return levels[0], first
-    least = yield from _at(model, base, levels[-1], objective, work, strict=strict)
+    least = yield from _at(model, base, levels[-1], work, strict=strict)
     low, high = 1, len(levels) - 1
     while low < high and not least.missing:
         middle = (low + high) // 2
-        tried = yield from _at(model, base, levels[middle], objective, work, strict=strict)
+        tried = yield from _at(model, base, levels[middle], work, strict=strict)
         if tried.missing:
             low = middle + 1
         else:
@@ -234,13 +230,11 @@ def _at_least_level(
     return levels[high], least
 
 
-def _at(
-    model: Model, base: Draft, level: int, objective: tuple[GroupTerm, ...], work: Work, *, strict: bool
-) -> Generator[None, None, Filled]:
+def _at(model: Model, base: Draft, level: int, work: Work, *, strict: bool) -> Generator[None, None, Filled]:
     """Return a first plan at one level: all classes at once, else one after the other."""
-    filled = yield from fill(model, base, level, objective, work, strict=strict)
+    filled = yield from fill(model, base, level, work, strict=strict)
     for turns in _orders(model) if filled.missing else ():
-        again = yield from fill(model, base, level, objective, work, strict=strict, turns=turns)
+        again = yield from fill(model, base, level, work, strict=strict, turns=turns)
         filled = min(filled, again, key=lambda one: one.missing)
     return filled
 

@@ -143,9 +143,10 @@ class Model(NodePods):
     `rank`: int64[N], the nodes' order. `need`: int64[C, R]. `allowed`: bool[C, N], the class can use the
     node. `counts`: how many members of each class wait; `must`: how many have to be placed. `debits`: what
     in-flight pods take from budgets. `margins`: of queues' guarantees. `most_victims`: of one order.
-    `lost_work`: what decides how much pods lose, None where that does not count. `preempting`: whom the
-    group may preempt. `depth`: slots of the fullest node, by which work is counted; `slots`: int64[D, N], in
-    which of these the pods are, where others are left out.
+    `objective`: the terms of a price, the first counts most. `lost_work`: what decides how much pods lose,
+    None where that does not count. `preempting`: whom the group may preempt. `depth`: slots of the fullest
+    node, by which work is counted; `slots`: int64[D, N], in which of these the pods are, where others are
+    left out.
     """
 
     snapshot: Snapshot
@@ -162,10 +163,17 @@ class Model(NodePods):
     most_victims: int
     asked: Ints
     left_out: tuple[str, ...]
+    objective: tuple[GroupTerm, ...]
     lost_work: LostWorkOf | None
     preempting: WhoPreempts
     depth: int
     slots: Ints | None = None
+
+    @property
+    def before_highest(self) -> tuple[GroupTerm, ...]:
+        """The terms that count before the highest priority; all where that does not count."""
+        terms = self.objective
+        return terms[: terms.index("highestPriority")] if "highestPriority" in terms else terms
 
     @property
     def has_budgets(self) -> bool:

@@ -18,6 +18,7 @@ import numpy as np
 
 from makeway.bus.messages import ClosingRule
 from makeway.core.k8s.pod_groups import GroupKey
+from makeway.core.policy.document import GroupTerm
 from makeway.core.queues.queue_exempt import is_queue_exempt
 from makeway.core.queues.tree import Queue
 from makeway.planner.plan.batch import overlay
@@ -60,12 +61,13 @@ def modelling(
     *,
     now_micros: int,
     tallies: Tallies,
+    objective: tuple[GroupTerm, ...],
     lost_work: LostWorkOf | None,
 ) -> Generator[None, None, Model]:
     """Look at the cluster once for a question. O(slots · nodes · (asked resources + rules)).
 
     `needs`: of each class, what it asks of what has a column; `rows_of`: the nodes that it can use.
-    `lost_work`: what pods lose, None where that does not count. Pauses
+    `objective`: the terms of a price. `lost_work`: what pods lose, None where that does not count. Pauses
     now and then; what changes there is not seen, or in part: a plan is to be looked at again.
 
     Raises:
@@ -151,6 +153,7 @@ def modelling(
         most_victims=min(snapshot.exemptions.policy.limits.victims_per_order, MOST_VICTIMS),
         asked=asked,
         left_out=tuple(dict.fromkeys(name for one in layers for name in one.left_out)),
+        objective=objective,
         lost_work=lost_work,
         preempting=preempting,
         depth=whole.removable.shape[0],

@@ -128,7 +128,7 @@ def _attempt(
 ) -> Generator[None, None, GangPlan | PlanRefusal | None]:
     """Return a plan or a refusal; None where a plan was found that does not hold any more."""
     revision = snapshot.revision
-    begun = yield from _begun(snapshot, gang, now, cache, weighs="lostWork" in objective)
+    begun = yield from _begun(snapshot, gang, now, cache, objective)
     if isinstance(begun, PlanRefusal):
         return begun
     scope, model, needs, left_out = begun
@@ -140,24 +140,24 @@ def _attempt(
     steps, work = 0, Work()
     for level, domains, part in parts:
         yield
-        if steps >= MOST_DOMAIN_STEPS or (best is not None and cannot_beat(level, price, objective)):
+        if steps >= MOST_DOMAIN_STEPS or (best is not None and cannot_beat(model, level, price)):
             continue
         kinds = kinds_of(part)
         one = kinds.model
-        if best is not None and is_least(one, most_alone(one), price, objective):
+        if best is not None and is_least(one, most_alone(one), price):
             continue
         steps += part.must if best is not None else 0
         share = work if len(parts) == 1 else work.part()
-        solved = yield from solve(one, Draft(), objective, share.part() if closes(one) else share)
+        solved = yield from solve(one, Draft(), share.part() if closes(one) else share)
         draft, room = solved.draft, model.must - solved.missing
-        if (opened := (yield from with_blockers(one, draft, objective, share))) is not None:
+        if (opened := (yield from with_blockers(one, draft, share))) is not None:
             draft, room = opened, model.must
         draft = draft and kinds.apart(part.counts, draft)
         priced.append(GangDomain(domains, room, None if draft is None else price_of(part, draft)))
         placeable = max(placeable, room)
         if draft is None:
             continue
-        if best is None or rank_of(part, draft, objective) < rank_of(best[0], best[1], objective):
+        if best is None or rank_of(part, draft) < rank_of(best[0], best[1]):
             best, price = (part, draft, domains), price_of(part, draft)
     if best is None:
         scope = replace(scope, revision=snapshot.revision)
@@ -174,7 +174,7 @@ def _attempt(
     if (draft.singles or draft.units) and not (own if record is None else record.lets_preempt(own)):
         message = f"group {gang.name} has preemptionPolicy Never"
         return PlanRefusal(scope, NEVER, message, placeable=placeable, left_out=left_out)
-    draft = yield from extra(part, draft, objective)
+    draft = yield from extra(part, draft)
     found = Found(part, draft, domains, needs, left_out)
     if snapshot.revision != revision:
         again = yield from seen_again(snapshot, gang, found, now, cache)
@@ -186,11 +186,15 @@ def _attempt(
 
 
 def _begun(
-    snapshot: Snapshot, gang: GangQuestion, now: datetime, cache: PlanCache, *, weighs: bool
+    snapshot: Snapshot,
+    gang: GangQuestion,
+    now: datetime,
+    cache: PlanCache,
+    objective: tuple[GroupTerm, ...],
 ) -> Generator[None, None, _Begun | PlanRefusal]:
     """Return what was looked at, the model, what each class needs, and what is left out; or a refusal.
 
-    `weighs`: lost work counts, by the measure of a member that asks for as much as the largest do.
+    Where lost work counts it does by the measure of a member that asks for as much as the largest do.
     """
     while True:
         needs: list[Mapping[str, int]] = []
@@ -238,7 +242,8 @@ def _begun(
                 rows_of,
                 now_micros=micros,
                 tallies=tallies,
-                lost_work=lost_work if weighs else None,
+                objective=objective,
+                lost_work=lost_work if "lostWork" in objective else None,
             )
         except AllowanceUsedUp:
             yield

@@ -20,7 +20,6 @@ from typing import Final
 
 import numpy as np
 
-from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.beam import NEVER, Ahead, Beam, Beginnings, Bound, Grids
 from makeway.planner.plan.gang.draft import Draft, Placing, gone, holds, price_of
 from makeway.planner.plan.gang.effects import Effects, leasts_of
@@ -52,10 +51,10 @@ Rank = tuple[Key, tuple[int, ...]]
 """What orders drafts: the key of their price, and then the names of their nodes."""
 
 
-def rank_of(model: Model, draft: Draft, objective: tuple[GroupTerm, ...]) -> Rank:
+def rank_of(model: Model, draft: Draft) -> Rank:
     """Return what orders drafts: their price, and then the names of their nodes."""
     names = sorted(int(model.rank[node]) for (node, _), count in draft.members.items() for _ in range(count))
-    return price_of(model, draft).key(objective), tuple(names)
+    return price_of(model, draft).key(model.objective), tuple(names)
 
 
 @dataclass(slots=True)
@@ -72,7 +71,6 @@ def improve(
     draft: Draft | None,
     base: Draft,
     nodes: Ints,
-    objective: tuple[GroupTerm, ...],
     *,
     low: int,
     budget: Work,
@@ -88,11 +86,11 @@ def improve(
     here = model.removable[:, nodes]
     levels = [one for one in (-MOST, *np.unique(model.priority[:, nodes][here]).tolist()) if one >= low]
     levels = levels or [MOST]
-    before = objective[: objective.index("highestPriority")] if "highestPriority" in objective else objective
+    objective, before = model.objective, model.before_highest
 
     def at(level: int) -> Generator[None, None, None]:
         for way in ways:
-            yield from _at(way, work, base, nodes, level=level, objective=objective)
+            yield from _at(way, work, base, nodes, level)
 
     def is_least() -> bool:
         return work.price is not None and not any(work.price.key(objective)[: len(before)])
@@ -120,16 +118,14 @@ def improve(
     return work.best
 
 
-def _at(
-    model: Model, work: _Work, base: Draft, nodes: Ints, *, level: int, objective: tuple[GroupTerm, ...]
-) -> Generator[None, None, None]:
+def _at(model: Model, work: _Work, base: Draft, nodes: Ints, level: int) -> Generator[None, None, None]:
     """Look for a better draft than the best, without victims above a level."""
     for least in leasts_of(model, nodes):
         if work.budget.left <= 0:
             return
-        effects = Effects(model, level, objective, nodes, base=base, least=least)
+        effects = Effects(model, level, nodes, base=base, least=least)
         yield
-        search = _Search(effects, base, objective, work)
+        search = _Search(effects, base, work)
         yield from search.run()
 
 
@@ -153,8 +149,8 @@ class _Sets:
 class _Search:
     """One search at one level."""
 
-    def __init__(self, effects: Effects, base: Draft, objective: tuple[GroupTerm, ...], work: _Work) -> None:
-        self.effects, self.base, self.work, self.objective = effects, base, work, objective
+    def __init__(self, effects: Effects, base: Draft, work: _Work) -> None:
+        self.effects, self.base, self.work = effects, base, work
         self.model = model = effects.model
         left = np.array(model.counts, np.int64)
         for (_, cls), count in base.members.items():
@@ -179,13 +175,13 @@ class _Search:
     @property
     def ceiling(self) -> np.complex128:
         """The cost below which a plan at the level of the effects is better than the best."""
-        effects, price, objective = self.effects, self.work.price, self.objective
+        effects, price = self.effects, self.work.price
         if price is None:
             return NEVER
         terms = price.terms()
-        if "highestPriority" not in objective or price.highest == effects.level:
+        if "highestPriority" not in self.model.objective or price.highest == effects.level:
             return np.complex128(effects.price(terms))
-        before = [one for one in objective[: objective.index("highestPriority")] if one in effects.weights]
+        before = [one for one in self.model.before_highest if one in effects.weights]
         cost = effects.price({term: terms[term] for term in before})
         if price.highest < effects.level:
             return np.complex128(cost)
@@ -336,9 +332,8 @@ class _Search:
                 place = int(layer.came[place])
             price = price_of(self.model, draft)
             best = self.work.price
-            if (best is None or price.key(self.objective) < best.key(self.objective)) and holds(
-                self.model, draft
-            ):
+            objective = self.model.objective
+            if (best is None or price.key(objective) < best.key(objective)) and holds(self.model, draft):
                 self.work.best, self.work.price = draft, price
                 return
             yield

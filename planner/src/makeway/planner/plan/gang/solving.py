@@ -22,7 +22,6 @@ from typing import Final
 import numpy as np
 
 from makeway.core.k8s.importance import NOT_STARTED
-from makeway.core.policy.document import GroupTerm
 from makeway.core.queues.victims import run_to_end
 from makeway.planner.plan.gang.domains import cannot_beat
 from makeway.planner.plan.gang.draft import Draft, holds, places_of, price_of, slots_of, trimmed
@@ -81,25 +80,21 @@ class Solved:
     missing: int = 0
 
 
-def solve(
-    model: Model, base: Draft, objective: tuple[GroupTerm, ...], work: Work
-) -> Generator[None, None, Solved]:
+def solve(model: Model, base: Draft, work: Work) -> Generator[None, None, Solved]:
     """Return the cheapest draft that was found in which the victims of a base go.
 
     `base`: pods and units that go whatever else does, without members. `work`: how much is searched; a first
     draft is made whatever is left of it. Pauses now and then. O(slots · nodes · members of a node) to begin
     with.
     """
-    return (yield from bettering((yield from beginning(model, base, objective, work)), objective, work))
+    return (yield from bettering((yield from beginning(model, base, work)), work))
 
 
-def beginning(
-    model: Model, base: Draft, objective: tuple[GroupTerm, ...], work: Work
-) -> Generator[None, None, Beginning]:
+def beginning(model: Model, base: Draft, work: Work) -> Generator[None, None, Beginning]:
     """Return the cheapest first draft. As `solve`."""
     each = most_alone(model)
     nodes = tuple(np.flatnonzero(each.any(axis=0)).tolist())
-    if not base.singles and not base.units and (cheapest := one_each(model, nodes, objective)) is not None:
+    if not base.singles and not base.units and (cheapest := one_each(model, nodes)) is not None:
         return Beginning(model, base, (cheapest, model, ()), 0)
     yield
     best: tuple[Draft, Model, tuple[int, ...]] | None = None
@@ -107,10 +102,10 @@ def beginning(
     ways = ways_of(model)
     searched: list[Model] = []
     for way in ways:
-        if best is not None and cannot_beat(way.level, price_of(model, best[0]), objective):
+        if best is not None and cannot_beat(model, way.level, price_of(model, best[0])):
             continue
         first = yield from fillings(
-            way.model, base, each if way.model is model else most_alone(way.model), objective, work
+            way.model, base, each if way.model is model else most_alone(way.model), work
         )
         low = min(low, first.low)
         if not first.out_of_question:
@@ -121,23 +116,19 @@ def beginning(
                 continue
             draft = trimmed(way.model, filled.draft, base)
             yield
-            if holds(way.model, draft) and (
-                best is None or rank_of(model, draft, objective) < rank_of(model, best[0], objective)
-            ):
+            if holds(way.model, draft) and (best is None or rank_of(model, draft) < rank_of(model, best[0])):
                 best = draft, way.model, filled.next_best
             yield
     if best is not None and searched:
         yield
         none_more = best[0].singles == base.singles and best[0].units == base.units
-        if none_more or is_least(model, each, price_of(model, best[0]), objective):
+        if none_more or is_least(model, each, price_of(model, best[0])):
             searched = []
         yield
     return Beginning(model, base, best, missing if best is None else 0, tuple(searched), nodes, low)
 
 
-def bettering(
-    first: Beginning, objective: tuple[GroupTerm, ...], work: Work
-) -> Generator[None, None, Solved]:
+def bettering(first: Beginning, work: Work) -> Generator[None, None, Solved]:
     """Return what a search makes of a first draft, or finds without one."""
     model, base, best, nodes, searched = first.model, first.base, first.best, first.nodes, first.searched
     if not searched or work.left <= 0:
@@ -148,16 +139,16 @@ def bettering(
         draft, kept, next_best = best
         searched, chosen = (kept,), np.array(_part(model, draft, next_best), np.int64)
         fixed = _without(model, draft, base, chosen)
-    found = yield from improve(searched, first.draft, fixed, chosen, objective, low=first.low, budget=work)
+    found = yield from improve(searched, first.draft, fixed, chosen, low=first.low, budget=work)
     return Solved(found, first.missing if found is None else 0)
 
 
-def is_least(model: Model, each: Ints, price: Price, objective: tuple[GroupTerm, ...]) -> bool:
+def is_least(model: Model, each: Ints, price: Price) -> bool:
     """Report whether it is certain that no draft of a model costs less than a price by any term.
 
     None does than one with as few victims as any, all of the least priority. `each`: as of `most_alone`.
     """
-    if price.violations or price.broken or price.lost_work or not highest_comes_first(objective):
+    if price.violations or price.broken or price.lost_work or not highest_comes_first(model):
         return False
     alike = model.removable & (model.priority == price.highest)
     lower = model.removable & (model.priority < price.highest)
@@ -290,7 +281,7 @@ def _may_begin_anew(model: Model, rules: list[AffinityRule], there: list[int]) -
     )
 
 
-def one_each(model: Model, nodes: tuple[int, ...], objective: tuple[GroupTerm, ...]) -> Draft | None:
+def one_each(model: Model, nodes: tuple[int, ...]) -> Draft | None:
     """Return a plan than which none is cheaper, one member on each of its nodes; None where none is known.
 
     `nodes`: on which a member has room without all that is removable. O(resources · slots · nodes).
@@ -309,7 +300,7 @@ def one_each(model: Model, nodes: tuple[int, ...], objective: tuple[GroupTerm, .
     costs = _costs(part, needed)
     order = np.lexsort((part.rank, *costs[::-1]))
     chosen, others = order[: model.must], order[model.must :]
-    if not _dominate(costs, chosen, others, objective):
+    if not _dominate(model, costs, chosen, others):
         return None
     slots, places = np.nonzero(needed[:, chosen])
     places_of = at[chosen].tolist()
@@ -332,7 +323,7 @@ def _costs(model: Model, needed: Flags) -> _Costs:
     )
 
 
-def _dominate(costs: _Costs, chosen: Ints, others: Ints, objective: tuple[GroupTerm, ...]) -> bool:
+def _dominate(model: Model, costs: _Costs, chosen: Ints, others: Ints) -> bool:
     """Report whether none of the others costs less by any term than one that is chosen.
 
     How many have the highest priority, and when they started, is compared among nodes with the same one: so
@@ -343,7 +334,7 @@ def _dominate(costs: _Costs, chosen: Ints, others: Ints, objective: tuple[GroupT
         return True
     top = highest[chosen].max()
     alike = others[highest[others] == top]
-    if (highest[others] < top).any() or (alike.size < others.size and not highest_comes_first(objective)):
+    if (highest[others] < top).any() or (alike.size < others.size and not highest_comes_first(model)):
         return False
     topmost = chosen[highest[chosen] == top]
     pairs = (
@@ -356,7 +347,6 @@ def _dominate(costs: _Costs, chosen: Ints, others: Ints, objective: tuple[GroupT
     return all(not who.size or bool(term[who].min() >= term[of].max()) for term, who, of in pairs)
 
 
-def highest_comes_first(objective: tuple[GroupTerm, ...]) -> bool:
+def highest_comes_first(model: Model) -> bool:
     """Report whether the highest priority of a victim counts, and before how many have it."""
-    before = objective[: objective.index("highestVictims")] if "highestVictims" in objective else objective
-    return "highestPriority" in before
+    return "highestPriority" in model.objective and "highestVictims" not in model.before_highest

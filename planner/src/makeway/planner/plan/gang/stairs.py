@@ -38,7 +38,7 @@ class Stairs:
     how much was looked at. No victim has a priority above `level`; `strict`: no budget is violated.
     """
 
-    def __init__(self, model: Model, level: int, objective: tuple[GroupTerm, ...], *, strict: bool) -> None:
+    def __init__(self, model: Model, level: int, *, strict: bool) -> None:
         self.model = model
         self.room = model.room.copy()
         self.placing = Placing(model)
@@ -46,7 +46,7 @@ class Stairs:
         self.going = 0
         self.elements = 8 * model.depth * model.nodes
         self._strict = strict
-        self._terms = [term for term in objective if term != "highestPriority"]
+        self._terms = [term for term in model.objective if term != "highestPriority"]
         self._gone = np.zeros_like(model.removable)
         self._debits = dict(model.debits)
         self._lost: Counter[int] = Counter()

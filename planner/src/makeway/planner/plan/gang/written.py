@@ -93,6 +93,7 @@ def _seen_again(
             rows_of,
             now_micros=microseconds(now),
             tallies=tallies,
+            objective=found.model.objective,
             lost_work=found.model.lost_work,
         )
     )
