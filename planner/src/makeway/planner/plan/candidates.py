@@ -10,17 +10,19 @@ from itertools import accumulate
 
 import numpy as np
 
-from makeway.core.policy.rules import lower_rule
+from makeway.core.policy.rules import PreemptionPair, Verdict, judge, lower_rule
 from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.layers import BatchLayers
-from makeway.planner.plan.constraints.queues import QueueConstraints
+from makeway.planner.plan.constraints.queues import QUEUE_GUARANTEED, QueueConstraints, guarantee_of
 from makeway.planner.plan.evaluate import Evaluation, reprieve
 from makeway.planner.plan.ranking import ONLY_CANDIDATE, Scores, count_awaited, joined, score
-from makeway.planner.plan.refusal.exempt import exempt_pods_of
+from makeway.planner.plan.refusal.exempt import HARD_BUDGET, MOST_EXEMPT, REFUSED, budget_detail
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import ExemptPods, PlanCandidate, RemovablePod
-from makeway.planner.plan.who_preempts import WhoPreempts
+from makeway.planner.plan.result import ExemptPod, ExemptPods, PlanCandidate, RemovablePod
+from makeway.planner.plan.terminating import verdict_of
+from makeway.planner.plan.who_preempts import WhoPreempts, preemptor_facts
 from makeway.planner.snapshot.columns import BUDGETS, Flags, Ints
+from makeway.planner.snapshot.pod_groups import POD_GROUP
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from makeway.planner.snapshot.units import MOST_PODS
@@ -184,16 +186,36 @@ class EvaluatedBatch:
         return lower_rule(pod.facts, self.question.preemptor.priority)
 
     def exempt(self, place: int) -> ExemptPods:
-        """Name pods of one node that rules exempt."""
-        return exempt_pods_of(
-            self.snapshot,
-            self.batch,
-            self.found,
-            place,
-            question=self.question,
-            rules=self.rules,
-            now=self.now,
+        """Name the least important few of the pods that rules exempt on one node, with each one's verdict."""
+        stays = self.found.lower[:, place] & ~self.found.removable[:, place]
+        if not stays.any():
+            return ExemptPods()
+        kept = self.batch.pods(place, stays)
+        least = kept[: -MOST_EXEMPT - 1 : -1]
+        return ExemptPods(
+            len(kept), tuple(ExemptPod(pod, self._verdict(slot, place, pod)) for slot, pod in least)
         )
+
+    def _verdict(self, slot: int, place: int, pod: PodRecord) -> Verdict:
+        """Return which rule exempts a pod, and why."""
+        found, groups, snapshot, columns = self.found, self.found.groups, self.snapshot, self.batch.columns
+        if pod.terminating:
+            return verdict_of(pod, self.now)
+        if pod.uid in self.question.refused:
+            return REFUSED
+        if found.under_budget[slot, place]:
+            return Verdict(False, HARD_BUDGET, budget_detail(snapshot, pod))
+        if found.guaranteed[slot, place]:
+            return Verdict(False, QUEUE_GUARANTEED, guarantee_of(snapshot, pod, self.question))
+        if groups is not None and found.grouped[slot, place]:
+            return Verdict(False, POD_GROUP, groups.why(slot, place, pod))
+        if groups is not None and (exempting := groups.exempting(slot, place)) is not None:
+            return exempting
+        if columns.is_kept(slot, place):
+            return self.rules.verdict(columns.rule_bits.item(slot, place), pod.start_micros)
+        preemptor, party = preemptor_facts(snapshot, self.question), snapshot.exemptions.party_of(pod)
+        pair = PreemptionPair(preemptor, pod.facts, self.now, party, self.rules.reclaimed(pod))
+        return judge(snapshot.exemptions.rules, pair)
 
     def _score(self, places: Ints, victims: Flags, violating: Flags) -> Scores:
         names = self.snapshot.name_rank()[self.batch.rows[places]]

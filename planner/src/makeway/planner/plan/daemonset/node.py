@@ -29,7 +29,7 @@ from makeway.planner.plan.constraints.queues import (
     queue_constraints_of,
 )
 from makeway.planner.plan.constraints.tally import Tallies
-from makeway.planner.plan.refusal.exempt import HARD_BUDGET, MOST_PODS, REFUSED, budget_detail
+from makeway.planner.plan.refusal.exempt import HARD_BUDGET, MOST_EXEMPT, REFUSED, budget_detail
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import ExemptPod, ExemptPods
 from makeway.planner.plan.terminating import verdict_of
@@ -98,7 +98,7 @@ class DaemonSetNode:
     def exempt(self) -> ExemptPods:
         """The least important few of the pods that rules keep though their priority would not."""
         kept = [one for one in self.stay if one.verdict.rule != HIGHER_PRIORITY]
-        return ExemptPods(len(kept), tuple(kept[:MOST_PODS]))
+        return ExemptPods(len(kept), tuple(kept[:MOST_EXEMPT]))
 
     def of(self, slots: Iterable[int]) -> list[Occupant]:
         """Return the pods of some slots, the most important by priority first."""
