@@ -82,11 +82,11 @@ class EvaluatedBatch:
         """Return nodes as if all removable pods went, and all awaited ones, none of them as a victim."""
         removable = self.found.removable[:, places]
         sets = np.where(removable, self.batch.columns.at(BUDGETS, places), 0)
-        if self.found.groups is None:
+        groups = self.found.groups
+        if groups is None:
             violating = self.snapshot.budgets.violating(sets, self.debits)
         else:
-            groups, budgets = self.found.groups, self.snapshot.budgets
-            violating = groups.violating(sets, self.found.removable, places, budgets, self.debits)
+            violating = groups.violating(sets, self.found.removable, places)
         scores = self._score(places, removable, violating)
         awaited = {
             at: self.batch.awaited[place]

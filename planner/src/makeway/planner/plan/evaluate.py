@@ -174,7 +174,7 @@ def evaluate(
             if groups is None:
                 violating[:, chosen] = budgets.violating(sets, debits)
             else:
-                violating[:, chosen] = groups.violating(sets, removable, chosen, budgets, debits)
+                violating[:, chosen] = groups.violating(sets, removable, chosen)
         needed = reprieve(uses, -room.take(chosen, axis=1), removable, violating, chosen)
         if chosen.size == helps.size:
             victims = needed
@@ -191,7 +191,7 @@ def evaluate(
         removable &= ~beyond
         violating &= ~hard
         if groups is not None:
-            over_budget |= groups.against_hard(victims, sets, budgets, debits)
+            over_budget |= groups.against_hard(victims, sets)
             removable = groups.whole(removable)
     over_limit, most_victims = np.zeros_like(helps), policy.limits.victims_per_order
     if groups is not None or batch.depth > most_victims:

@@ -32,7 +32,7 @@ from makeway.planner.plan.planned_unit import FreedByUnit, PlannedUnit, by_domai
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.surplus import surplus_pods
 from makeway.planner.plan.who_preempts import WhoPreempts
-from makeway.planner.snapshot.budgets import BudgetTable, Key
+from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.columns import Flags, Ints
 from makeway.planner.snapshot.pod_groups import WholeGroup
 from makeway.planner.snapshot.records import PodRecord
@@ -149,13 +149,12 @@ class BatchGroups:
             keep |= self.spread((at_lead > 0) & over[None, :])
         return keep
 
-    def violating(
-        self, sets: Ints, removable: Flags, places: Ints, budgets: BudgetTable, debits: Mapping[Key, int]
-    ) -> Flags:
+    def violating(self, sets: Ints, removable: Flags, places: Ints) -> Flags:
         """Return which pods violate a budget, as `BudgetTable.violating`; units are flagged at their leads.
 
         `sets`: int64[D, len(places)]. Puts down how many pods of units do. O(slots) a node with such units.
         """
+        budgets, debits = self.plan.snapshot.budgets, self.plan.debits
         flags = budgets.violating(sets, debits)
         for column, place in enumerate(places.tolist()):
             if not self.covered[place]:
@@ -174,11 +173,9 @@ class BatchGroups:
             self.charged[slots, place] = found
         return flags
 
-    def against_hard(
-        self, victims: Flags, sets: Ints, budgets: BudgetTable, debits: Mapping[Key, int]
-    ) -> Flags:
+    def against_hard(self, victims: Flags, sets: Ints) -> Flags:
         """Return bool[M]: victims, of units too, would together violate a hard budget."""
-        over = np.zeros(victims.shape[1], np.bool_)
+        budgets, over = self.plan.snapshot.budgets, np.zeros(victims.shape[1], np.bool_)
         for place in np.flatnonzero(self.covered & victims.any(axis=0)).tolist():
             charges: list[Mapping[int, int]] = []
             for slot in np.flatnonzero(victims[:, place]).tolist():
@@ -192,7 +189,7 @@ class BatchGroups:
                 {number: count for number, count in one.items() if budgets.hard(np.array(number))}
                 for one in charges
             ]
-            over[place] = any(budgets.violations(hard, debits))
+            over[place] = any(budgets.violations(hard, self.plan.debits))
         return over
 
     def losses(self, places: Ints) -> Losses:
@@ -222,7 +219,10 @@ class BatchGroups:
 
 @dataclass(slots=True)
 class PlanGroups:
-    """Groups for one question. What is worked out of a unit is kept for the question."""
+    """Groups for one question. What is worked out of a unit is kept for the question.
+
+    So is its place: of all batches it is the same.
+    """
 
     snapshot: Snapshot
     question: Question
@@ -270,11 +270,11 @@ class PlanGroups:
         if not numbers.any():
             return batch, None
         found, inverse = np.unique(groups.unit_of[numbers], return_inverse=True)
-        units: list[PlannedUnit | None] = [self.planned(one) if one else None for one in found.tolist()]
-        if units[0] is not None:
-            units.insert(0, None)
-            inverse = inverse + 1
-        unit = inverse.reshape(numbers.shape)
+        for number in found[found > 0].tolist():
+            self.planned(number)
+        units = [None, *self._planned.values()]
+        turns = {number: turn for turn, number in enumerate(self._planned, 1)}
+        unit = np.array([turns.get(one, 0) for one in found.tolist()])[inverse].reshape(numbers.shape)
         alone = unit == 0
         by_uid = sorted((one.first, one.unit.key) for one in units if one is not None)
         places = {key: place for place, (_, key) in enumerate(by_uid, 1)}

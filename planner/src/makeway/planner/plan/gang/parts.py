@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +14,6 @@ from makeway.planner.plan.evaluate import lower_pods, removable_pods
 from makeway.planner.plan.gang.model import NodePods
 from makeway.planner.plan.groups import BatchGroups, PlanGroups
 from makeway.planner.plan.lost_work import LostWorkOf
-from makeway.planner.plan.planned_unit import PlannedUnit
 from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
 from makeway.planner.snapshot.node_slots import NodeSlots
@@ -27,7 +26,7 @@ _BY_SLOT: Final = ("uses", "priority start", "removable budgets lost gang unit f
 
 @dataclass(frozen=True, slots=True)
 class Part(NodePods):
-    """Some of the nodes of a model. `units` are of this part alone.
+    """Some of the nodes of a model. `units`: those of the parts before, and of this one.
 
     `requests`: by resource int64[D, N]. `weighed`: the same, of each of the weights that were asked for, what
     pods count. `nominated`: by node.
@@ -122,19 +121,6 @@ def joined(parts: Sequence[Part]) -> Generator[None, None, Part]:
     depth = max(part.removable.shape[0] for part in parts)
     rows = np.concatenate([part.rows for part in parts])
     order = np.argsort(rows)
-    units: list[PlannedUnit | None] = [None]
-    numbered: dict[int, int] = {}
-    of_parts = []
-    for part in parts:
-        here = np.zeros(len(part.units), np.int64)
-        for number, unit in enumerate(part.units):
-            if unit is not None:
-                here[number] = numbered.setdefault(unit.unit.number, len(units))
-                if here[number] == len(units):
-                    units.append(unit)
-        of_parts.append(replace(part, unit=here[part.unit]) if len(here) > 1 else part)
-    parts = of_parts
-
     first = np.cumsum([0, *(part.rows.size for part in parts)])
     placed = np.empty(rows.size, np.int64)
     placed[order] = np.arange(rows.size)
@@ -182,7 +168,7 @@ def joined(parts: Sequence[Part]) -> Generator[None, None, Part]:
         pods=[pods[at] for at in order.tolist()],
         awaited=by_node(part.awaited for part in parts),
         nominated=by_node(part.nominated for part in parts),
-        units=units,
+        units=max((part.units for part in parts), key=len),
         spare={gang: left for part in parts for gang, left in part.spare.items()},
     )
 
