@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from makeway.bus.control import ControlState
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import EvictionOrder, Fence, OrderKind, Outcome
+from makeway.bus.queue_report import QuotaEnd
 from makeway.bus.records import Last
 from makeway.core.k8s.event import EventType
 from makeway.core.policy.brake import Brake
@@ -21,7 +22,7 @@ from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.plan.decision import QuotaInputs
 from makeway.planner.quota.loop import QuotaLoop
-from makeway.planner.quota.processes import EndedQuota, QuotaProcesses
+from makeway.planner.quota.processes import QuotaProcesses
 from makeway.planner.recording.decisions import Decisions
 from makeway.planner.snapshot.changes import Adopt, PutPod, RemovePod
 from makeway.planner.snapshot.records import PodRecord
@@ -130,7 +131,7 @@ class Enforcing:
         return there(self.loop.control)
 
     @property
-    def ended(self) -> EndedQuota | None:
+    def ended(self) -> QuotaEnd | None:
         return self.loop.control.ended.get(PATH) if self.loop.control is not None else None
 
     def staying(self) -> int:
@@ -150,7 +151,7 @@ class Enforcing:
             if not any(at <= now for at in due):
                 self.clock.time = min(end, *later)
 
-    async def until_ended(self, duration: timedelta = timedelta(hours=3)) -> EndedQuota:
+    async def until_ended(self, duration: timedelta = timedelta(hours=3)) -> QuotaEnd:
         """Let time pass until the process has ended."""
         await self.run(duration, lambda: self.ended is not None)
         assert self.ended is not None, self.control.waits()

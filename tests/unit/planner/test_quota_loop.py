@@ -17,6 +17,7 @@ from makeway.bus.control import ControlState, SettledQuota
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.errors import Malformed
 from makeway.bus.messages import EvictionOrder, Fence, OrderKind, Outcome, Victim, VictimOutcome
+from makeway.bus.queue_report import QuotaEnd
 from makeway.bus.records import Last
 from makeway.core.k8s.budget import Budget
 from makeway.core.k8s.selector import Requirement, Selector
@@ -30,7 +31,7 @@ from makeway.planner.orders.ledger import Ledger
 from makeway.planner.plan.decision import Decision, QuotaInputs
 from makeway.planner.quota.decide import QuotaAnswer, answering
 from makeway.planner.quota.loop import QuotaLoop
-from makeway.planner.quota.processes import EndedQuota, QuotaMemory, QuotaProcesses
+from makeway.planner.quota.processes import QuotaMemory, QuotaProcesses
 from makeway.planner.recording.decisions import Decisions
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutBudget, RemovePod
 from makeway.planner.snapshot.records import PodRecord
@@ -123,7 +124,7 @@ class Evicting(FakeBus):
         return [[victim.uid for victim in one.victims] for one in self.orders]
 
 
-async def ended(snapshot: Snapshot, bus: FakeBus, *paths: str) -> dict[str, EndedQuota]:
+async def ended(snapshot: Snapshot, bus: FakeBus, *paths: str) -> dict[str, QuotaEnd]:
     """Lead until the processes of these queues have ended, and give how."""
     told = asyncio.Event()
     loop = loop_of(snapshot, bus, Ledger(), told=told)
@@ -286,7 +287,7 @@ async def test_a_new_leader_leaves_alone_what_the_one_before_has_settled() -> No
     before = QuotaProcesses()
     before.saved(built, "enforce", NOW)
     assert before.due(built, NOW + timedelta(seconds=1)) == ["root.a", "root.b"]
-    before.finish("root.a", EndedQuota("unsuccessful", NOW, "no pod could go"), NOW)
+    before.finish("root.a", "unsuccessful", "no pod could go", NOW)
     bus = Evicting(snapshot)
     bus.stored = ControlState(
         revision=1, mode="enforce", cluster_uid="cluster", settled=before.memory().settled
@@ -324,7 +325,7 @@ async def rushed(
     happens: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
     decisions: Decisions | None = None,
-) -> tuple[EndedQuota, Evicting]:
+) -> tuple[QuotaEnd, Evicting]:
     """Plan in chunks of two pods, at each pause of which something happens; return how it ended."""
 
     def interrupted(snapshot: Snapshot, tree: QueueTree, inputs: QuotaInputs) -> Steps[QuotaAnswer]:

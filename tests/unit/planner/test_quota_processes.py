@@ -14,7 +14,6 @@ from makeway.planner.quota.processes import (
     MOST_IDLE,
     PASSING_TRIES,
     PATIENCE,
-    EndedQuota,
     QuotaMemory,
     QuotaProcesses,
 )
@@ -199,11 +198,11 @@ def test_an_order_of_the_planner_before_is_awaited_and_the_timer_starts_again_th
     control.resume([order("x", "y")])
     control.saved(TREE, "enforce", NOW)
 
-    assert control.timer(PATH) is None
+    assert control.timers.timer(PATH) is None
     assert control.leaving() == {"x", "y"}
     control.outcome(PATH, outcome(order("x", "y")), NOW + timedelta(seconds=5))
 
-    timer = control.timer(PATH)
+    timer = control.timers.timer(PATH)
     assert timer is not None
     assert timer.fires_at == NOW + timedelta(seconds=15)
     assert control.ended[PATH].evicted == 2
@@ -222,7 +221,7 @@ def test_a_maximum_raised_while_an_order_of_the_planner_before_ran_starts_no_tim
 
     control.outcome(PATH, outcome(order("x")), NOW + timedelta(seconds=5))
 
-    assert control.timer(PATH) is None
+    assert control.timers.timer(PATH) is None
 
 
 def test_a_process_that_had_not_ended_begins_again_after_its_delay_with_the_need_of_then() -> None:
@@ -242,7 +241,7 @@ def test_a_maximum_raised_while_no_planner_led_starts_no_timer() -> None:
 
     control.saved(TREE, "enforce", NOW)
 
-    assert control.timer(PATH) is None
+    assert control.timers.timer(PATH) is None
     assert [one.path for one in control.memory().settled] == [PATH]
     assert control.memory().enforcing == ()
 
@@ -274,8 +273,7 @@ def test_a_queue_waits_for_those_below_it_as_long_as_these_wait_for_a_cap() -> N
 def test_the_processes_of_other_queues_are_told_to_a_plan() -> None:
     control = under_way("x")
 
-    assert control.running("root") == {PATH}
-    assert control.running(PATH) == frozenset()
+    assert control.processes.keys() == {PATH}
 
 
 NESTED = tree(queue("p", queue("c", maximum=1, delay_seconds=10), maximum=2, delay_seconds=10))
@@ -288,7 +286,7 @@ def test_a_queue_is_planned_for_only_when_the_processes_below_it_have_ended() ->
 
     assert control.due(NESTED, later) == ["root.p.c"]
     assert control.waits_for("root.p") == ("root.p.c",)
-    control.finish("root.p.c", EndedQuota("success", later, "done"), later)
+    control.finish("root.p.c", "success", "done", later)
 
     assert control.due(NESTED, later) == ["root.p"]
 

@@ -132,7 +132,7 @@ async def test_a_maximum_raised_while_a_quota_waits_ends_its_process_with_what_w
     assert (ended.result, ended.evicted, len(world.orders)) == ("cancelled", 80, written)
     assert "its max was raised to pods 150" in ended.message
     assert world.told[-1][0] == "QuotaCancelled"
-    assert world.control.timer(PATH) is None
+    assert world.control.timers.timer(PATH) is None
 
 
 async def test_no_further_order_is_written_once_the_quota_is_switched_off() -> None:
@@ -229,7 +229,7 @@ async def test_a_success_that_did_not_last_a_minute_is_undone_and_names_what_mad
     assert [one.message for one in ended.blocked] == ["4 pods made anew by ReplicaSet default/web"]
     assert [reason for reason, _ in world.told] == ["QuotaEnforced", "QuotaUndone"]
     assert len(world.orders) == 1
-    assert world.control.timer(PATH) is None
+    assert world.control.timers.timer(PATH) is None
 
 
 async def test_a_quota_whose_pods_are_made_anew_past_the_gate_ends_once_as_much_came_as_had_to_go() -> None:

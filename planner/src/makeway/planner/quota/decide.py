@@ -23,7 +23,6 @@ from makeway.planner.plan.constraints.budgets import debits
 from makeway.planner.plan.decision import QuotaInputs
 from makeway.planner.plan.naming import as_victim
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET
-from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.state import Snapshot
 
 NAMESPACE_MODE = "namespace-mode"
@@ -66,8 +65,13 @@ class QuotaAnswer:
             shares=tuple(QueueShare(queue=path, amounts=dict(share)) for path, share in plan.shares),
             freed=dict(plan.freed),
             short=dict(plan.short),
-            blocked=tuple(Obstacle(reason=one.reason, message=one.message) for one in plan.blocked),
+            blocked=obstacles_of(plan.blocked),
         )
+
+
+def obstacles_of(blocked: Iterable[QuotaObstacle]) -> tuple[Obstacle, ...]:
+    """Write down what kept pods from going."""
+    return tuple(Obstacle(reason=one.reason, message=one.message) for one in blocked)
 
 
 def mode_of(policy: Policy, own: Mode) -> Mode:
@@ -281,16 +285,15 @@ class _Allowances:
 
     def __init__(self, snapshot: Snapshot, leaving: Iterable[str]) -> None:
         self._snapshot = snapshot
-        self._debits = debits(snapshot, leaving)
-        self._left: dict[Key, int] = {}
+        self._taken = debits(snapshot, leaving)
 
     def violates_any(self, uids: Sequence[str]) -> bool:
         """Take pods that go together; report whether budgets do not allow them all: none is counted then."""
         if len(uids) == 1:
             return self.violates(uids[0])
-        before = dict(self._left)
+        before = dict(self._taken)
         if any(self.violates(uid) for uid in uids):
-            self._left = before
+            self._taken = before
             return True
         return False
 
@@ -298,11 +301,9 @@ class _Allowances:
         """Take a pod; report whether a budget does not allow it. One that is not allowed is not counted."""
         budgets, held = self._snapshot.budgets, self._snapshot.budget_set(uid)
         keys = budgets.charged(held)
-        for key in keys:
-            if key not in self._left:
-                self._left[key] = budgets.allows(key) - self._debits.get(key, 0)
-        if budgets.kept(held, self._left):
+        left = {key: budgets.allows(key) - self._taken.get(key, 0) for key in keys}
+        if budgets.kept(held, left):
             return True
         for key in keys:
-            self._left[key] -= 1
+            self._taken[key] = self._taken.get(key, 0) + 1
         return False

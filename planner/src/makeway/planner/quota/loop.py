@@ -45,9 +45,9 @@ from makeway.planner.quota.decide import (
     still_needed,
 )
 from makeway.planner.quota.processes import (
-    EndedQuota,
     QuotaMemory,
     QuotaProcesses,
+    gone_by,
     memory_in,
 )
 from makeway.planner.quota.telling import QuotaTelling, Tell, in_vain
@@ -195,8 +195,7 @@ class QuotaLoop:
         if outcome is not None:
             # The follower may be behind: what was removed must not be counted as staying.
             self.ledger.ended(outcome)
-            gone = sum(victim.result in ("deleted", "terminating", "gone") for victim in outcome.victims)
-            self.metrics.quota_victims.inc(gone)
+            self.metrics.quota_victims.inc(gone_by(outcome))
         process, before = control.processes[path], control.ended.get(path)
         control.outcome(path, outcome, now)
         result = outcome.result if outcome else "none"
@@ -208,10 +207,8 @@ class QuotaLoop:
     def _call_off(self, control: QuotaProcesses, path: str, why: str, now: datetime) -> None:
         """End a process that the configuration does not ask for any more."""
         process = control.processes[path]
-        ended = EndedQuota(
-            "cancelled", now, f"{path}: its quota is not enforced further: {why}", process.evicted
-        )
-        control.finish(path, ended, now)
+        message = f"{path}: its quota is not enforced further: {why}"
+        ended = control.finish(path, "cancelled", message, now)
         self._telling.ended(path, process, ended)
 
     async def _enforce(
@@ -246,7 +243,7 @@ class QuotaLoop:
             maximum=dict(control.maximum_for(path, queue)),
             mode=mode,
             leaving=frozenset(self._leaving(control, now)),
-            running=control.running(path),
+            running=frozenset(control.processes) - {path},
             refused=dict(process.refused),
             stuck=dict(process.stuck),
             began_need=dict(process.need),
@@ -290,9 +287,9 @@ class QuotaLoop:
             ended = control.concluded(path, found.plan, now, observed=mode == "observe")
             self._telling.ended(path, process, ended)
             return
-        if (over := in_vain(self.snapshot, path, process, found.plan, now)) is not None:
-            control.finish(path, over, now)
-            self._telling.ended(path, process, over)
+        if (over := in_vain(self.snapshot, path, process, found.plan)) is not None:
+            message, makers = over
+            self._telling.ended(path, process, control.finish(path, "undone", message, now, makers))
             return
         control.planned(path, found.plan, now)
         if held_back:

@@ -22,14 +22,14 @@ from typing import Final
 
 from makeway.bus.control import ControlState, EnforcedQuota, SettledQuota
 from makeway.bus.messages import MAY_PASS, EvictionOrder, Outcome
-from makeway.bus.queue_report import ProcessResult, QuotaWaiting
+from makeway.bus.queue_report import ProcessResult, QuotaEnd, QuotaWaiting
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.amounts import Amounts, looser, most_of, texts_of
 from makeway.core.queues.quota import QuotaObstacle, QuotaPlan
 from makeway.core.queues.quota_order import unenforced
-from makeway.core.queues.timers import Timer, Timers, TimerSettings, is_raised, unfinished
+from makeway.core.queues.timers import Timers, TimerSettings, is_raised, unfinished
 from makeway.core.queues.tree import Queue, QueueTree
-from makeway.planner.quota.decide import NAMESPACE_MODE, NO_QUEUE_GATE
+from makeway.planner.quota.decide import NAMESPACE_MODE, NO_QUEUE_GATE, obstacles_of
 from makeway.planner.quota.waiting import RETRY, Cause, cause_of, tries_again
 
 MOST_IDLE: Final = 100
@@ -47,17 +47,6 @@ just started, or not have answered in time."""
 PATIENCE: Final = timedelta(minutes=15)
 """How long a process waits for those of queues below its own whose orders cannot be read or written. Where
 those wait for something themselves, it waits as long as they do."""
-
-
-@dataclass(frozen=True, slots=True)
-class EndedQuota:
-    """How the last process of a queue ended. `evicted`: pods that its orders removed."""
-
-    result: ProcessResult
-    at: datetime
-    message: str
-    evicted: int = 0
-    blocked: tuple[QuotaObstacle, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +105,7 @@ class QuotaProcesses:
 
     timers: Timers = field(default_factory=Timers)
     processes: dict[str, RunningQuota] = field(default_factory=dict)
-    ended: dict[str, EndedQuota] = field(default_factory=dict)
+    ended: dict[str, QuotaEnd] = field(default_factory=dict)
     unended: dict[str, EnforcedQuota] = field(default_factory=dict)
 
     @classmethod
@@ -198,7 +187,7 @@ class QuotaProcesses:
     def outcome(self, path: str, outcome: Outcome | None, now: datetime) -> None:
         """The order in flight has ended, or is over without an outcome: plan again, or be done."""
         process = self.processes[path]
-        gone = _gone(outcome)
+        gone = gone_by(outcome)
         everybody = outcome is not None and outcome.result == "succeeded"
         evicted = process.evicted + gone
         if process.maximum is None:
@@ -207,11 +196,8 @@ class QuotaProcesses:
                 f"{path}: the order of the planner before removed {evicted} of {len(process.victims)} pods"
             )
             blocked = () if everybody else (_trouble(outcome),)
-            self.finish(
-                path,
-                EndedQuota("success" if everybody else "bestEffort", now, message, evicted, blocked),
-                now,
-            )
+            self.processes[path] = replace(process, evicted=evicted)
+            self.finish(path, "success" if everybody else "bestEffort", message, now, blocked)
             return
         refused, stuck = _left_out(process, outcome)
         if not gone and len(refused) == len(process.refused) and process.tried < PASSING_TRIES:
@@ -235,13 +221,13 @@ class QuotaProcesses:
         may_follow = plan is not None and (plan.lacks(NAMESPACE_MODE) or plan.lacks(NO_QUEUE_GATE))
         if everybody and process.whole and plan is not None and not may_follow:
             result: ProcessResult = "success" if plan.result == "success" else "bestEffort"
-            self.finish(path, EndedQuota(result, now, plan.message, evicted, plan.blocked), now)
+            self.finish(path, result, plan.message, now, plan.blocked)
         elif process.idle >= MOST_IDLE:
             message = f"{path}: {process.trouble[0].message}" if process.trouble else f"{path}: no pod went"
             result = "bestEffort" if evicted else "unsuccessful"
-            self.finish(path, EndedQuota(result, now, message, evicted, process.trouble), now)
+            self.finish(path, result, message, now, process.trouble)
 
-    def concluded(self, path: str, plan: QuotaPlan, now: datetime, *, observed: bool = False) -> EndedQuota:
+    def concluded(self, path: str, plan: QuotaPlan, now: datetime, *, observed: bool = False) -> QuotaEnd:
         """A plan that nothing is ordered for: the process ends with it."""
         process = self.processes[path]
         result: ProcessResult = plan.result
@@ -251,16 +237,24 @@ class QuotaProcesses:
             # Earlier orders of this process did what was possible.
             result = "success" if plan.result == "notNeeded" else "bestEffort"
         trouble = () if process.refused or process.stuck else process.trouble  # the plan names the pods
-        ended = EndedQuota(result, now, plan.message, process.evicted, (*plan.blocked, *trouble))
-        self.finish(path, ended, now)
-        return ended
+        return self.finish(path, result, plan.message, now, (*plan.blocked, *trouble))
 
-    def finish(self, path: str, ended: EndedQuota, now: datetime) -> None:
-        """The process of a queue has ended."""
-        del self.processes[path]
+    def finish(
+        self,
+        path: str,
+        result: ProcessResult,
+        message: str,
+        now: datetime,
+        blocked: Iterable[QuotaObstacle] = (),
+    ) -> QuotaEnd:
+        """End the process of a queue; return how it has ended."""
+        evicted = self.processes.pop(path).evicted
+        ended = self.ended[path] = QuotaEnd(
+            result=result, at=now, message=message, evicted=evicted, blocked=obstacles_of(blocked)
+        )
         self.timers.end(path, now)
-        self.ended[path] = ended
         self._forget_settled()
+        return ended
 
     # ----------------------------------------------------------------------------------- reading
 
@@ -298,10 +292,6 @@ class QuotaProcesses:
         )
         return QuotaMemory(settled, tuple(enforcing[path] for path in sorted(enforcing)))
 
-    def running(self, path: str) -> frozenset[str]:
-        """Return the queues that other processes run for."""
-        return frozenset(self.processes) - {path}
-
     def waits_for(self, path: str) -> tuple[str, ...]:
         """Return the queues below a queue for which processes run."""
         return tuple(other for other in self.processes if other.startswith(f"{path}."))
@@ -315,10 +305,6 @@ class QuotaProcesses:
         below = [self.processes[other] for other in self.waits_for(path)]
         patient = now < self.processes[path].began_at + PATIENCE
         return any(patient or one.waiting is not None for one in below)
-
-    def timer(self, path: str) -> Timer | None:
-        """Return a queue's timer, where one runs."""
-        return self.timers.timer(path)
 
     def awaited(self) -> Mapping[str, EvictionOrder]:
         """Return the orders in flight, by queue."""
@@ -363,7 +349,7 @@ def _timer_settings(settled: SettledQuota) -> TimerSettings:
     return TimerSettings(settled.max, timedelta(microseconds=settled.delay_microseconds), settled.mode)
 
 
-def _gone(outcome: Outcome | None) -> int:
+def gone_by(outcome: Outcome | None) -> int:
     """Count the victims that an order removed."""
     if outcome is None:
         return 0

@@ -5,12 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from makeway.bus.decisions import Obstacle
 from makeway.bus.messages import API_VERSION
 from makeway.bus.queue_report import (
     QueueReport,
     QueueState,
-    QuotaEnd,
     QuotaProcess,
     QuotaTimer,
     QuotaWaiting,
@@ -19,7 +17,7 @@ from makeway.core.k8s.resources import PODS
 from makeway.core.queues.amounts import Amounts
 from makeway.core.queues.reclaim import reclaims_in
 from makeway.core.queues.tree import Queue, QueueTree
-from makeway.planner.quota.processes import EndedQuota, QuotaProcesses, RunningQuota
+from makeway.planner.quota.processes import QuotaProcesses, RunningQuota
 from makeway.planner.snapshot.queue_usage import QueueUsage
 
 _MOST_OTHERS: Final = 32
@@ -50,9 +48,8 @@ def _state(queues: QueueUsage, tree: QueueTree, control: QuotaProcesses, queue: 
     held = _few(queues.held.of(queue.number), tree) if queues.held is not None else {}
     staying = queues.staying.of(queue.number) if queues.staying is not None else {}
     leaving = {name: amount - staying.get(name, 0) for name, amount in held.items()}
-    timer = control.timer(queue.path)
+    timer = control.timers.timer(queue.path)
     process = control.processes.get(queue.path)
-    ended = control.ended.get(queue.path)
     back = reclaims_in(tree, queue)
     return QueueState(
         path=queue.path,
@@ -70,7 +67,7 @@ def _state(queues: QueueUsage, tree: QueueTree, control: QuotaProcesses, queue: 
         process=None
         if process is None
         else _process(process, control.waits_for(queue.path), control.waits().get(queue.path)),
-        last=None if ended is None else _end(ended),
+        last=control.ended.get(queue.path),
     )
 
 
@@ -89,14 +86,4 @@ def _process(process: RunningQuota, below: tuple[str, ...], wait: QuotaWaiting |
         evicted=process.evicted,
         waits_for=below if process.order is None else (),
         waiting=wait,
-    )
-
-
-def _end(ended: EndedQuota) -> QuotaEnd:
-    return QuotaEnd(
-        result=ended.result,
-        at=ended.at,
-        message=ended.message,
-        evicted=ended.evicted,
-        blocked=tuple(Obstacle(reason=one.reason, message=one.message) for one in ended.blocked),
     )

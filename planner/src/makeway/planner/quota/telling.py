@@ -6,22 +6,23 @@ Pods may be made anew past the queue gate, a minute after a success or while a p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 import structlog
+from msgspec import structs
 
-from makeway.bus.queue_report import QUOTA_WAITS, QuotaWaiting
+from makeway.bus.queue_report import QUOTA_WAITS, QuotaEnd, QuotaWaiting
 from makeway.core.k8s.event import EventType
 from makeway.core.k8s.importance import microseconds
 from makeway.core.queues.amounts import Amounts, looser, over, texts_of
 from makeway.core.queues.quota import QuotaObstacle, QuotaPlan
 from makeway.core.text import counted
 from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.quota.processes import EndedQuota, QuotaProcesses, RunningQuota
-from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.quota.decide import obstacles_of
+from makeway.planner.quota.processes import QuotaProcesses, RunningQuota
 from makeway.planner.snapshot.state import Snapshot
 
 _EVENTS: Final[dict[str, tuple[EventType, str]]] = {
@@ -51,7 +52,7 @@ Tell: TypeAlias = Callable[[EventType, str, str], None]
 class Success:
     """A process that ended well: what it brought its queue down to, and since when it ran."""
 
-    ended: EndedQuota
+    ended: QuotaEnd
     maximum: Amounts
     began_at: datetime
 
@@ -80,7 +81,7 @@ class QuotaTelling:
         for reason in QUOTA_WAITS:
             self._metrics.quota_waiting.labels(reason).set(reasons[reason])
 
-    def ended(self, path: str, process: RunningQuota, ended: EndedQuota) -> None:
+    def ended(self, path: str, process: RunningQuota, ended: QuotaEnd) -> None:
         """Report how a process ended; look again where it came down."""
         self._successes.pop(path, None)
         if ended.result == "success" and process.maximum is not None:
@@ -112,7 +113,7 @@ class QuotaTelling:
                 note = f"{path} waits ({wait.reason}), {evicted} evicted so far: {wait.message}"
                 self._tell("Warning", "QuotaWaits", note)
 
-    def _report(self, path: str, ended: EndedQuota) -> None:
+    def _report(self, path: str, ended: QuotaEnd) -> None:
         """Tell of a result: metric, log, and an Event unless nothing had to be done."""
         self._metrics.quota_processes.labels(ended.result).inc()
         _log.info(
@@ -129,7 +130,7 @@ class QuotaTelling:
             self._tell(event_type, reason, note)
 
 
-def undone(snapshot: Snapshot, path: str, success: Success, now: datetime) -> EndedQuota | None:
+def undone(snapshot: Snapshot, path: str, success: Success, now: datetime) -> QuotaEnd | None:
     """Return how the process has ended after all, where usage is above its maximum; None where it is not.
 
     A maximum that was raised meanwhile counts, one that was lowered has a process of its own. O(pods below).
@@ -147,14 +148,14 @@ def undone(snapshot: Snapshot, path: str, success: Success, now: datetime) -> En
         f"{path} came down to its max, and uses {held} of at most {texts_of(most)} again: "
         f"evicting {counted(success.ended.evicted, 'pod')} had no lasting effect"
     )
-    makers = _makers(_made_since(snapshot, path, success.began_at))
-    return EndedQuota("undone", now, message, success.ended.evicted, makers)
+    makers = obstacles_of(_makers(snapshot, path, success.began_at))
+    return structs.replace(success.ended, result="undone", at=now, message=message, blocked=makers)
 
 
 def in_vain(
-    snapshot: Snapshot, path: str, process: RunningQuota, plan: QuotaPlan, now: datetime
-) -> EndedQuota | None:
-    """Return how a process ends that has evicted as many pods as it plans for, and has to free as much still.
+    snapshot: Snapshot, path: str, process: RunningQuota, plan: QuotaPlan
+) -> tuple[str, Sequence[QuotaObstacle]] | None:
+    """Return why a process ends that has evicted as many pods as it plans for, and has to free as much still.
 
     The gate lets no pod into a queue above its maximum, so that what was evicted has come again past it, and
     would for ever. None where it is not so. O(pods below).
@@ -165,24 +166,19 @@ def in_vain(
         return None
     again = counted(process.evicted, "pod")
     message = f"{plan.message}, as when that began: evicting {again} had no lasting effect"
-    makers = _makers(_made_since(snapshot, path, process.began_at))
-    return EndedQuota("undone", now, message, process.evicted, makers)
+    return message, _makers(snapshot, path, process.began_at)
 
 
-def _made_since(snapshot: Snapshot, path: str, since: datetime) -> list[PodRecord]:
-    """Return the pods in and below a queue that were created since then."""
+def _makers(snapshot: Snapshot, path: str, since: datetime) -> Sequence[QuotaObstacle]:
+    """Name what made most of the pods in and below a queue that were created since then."""
     queues = snapshot.queues
     if queues.tree is None:
-        return []
+        return ()
     began = microseconds(since) - 1_000_000  # creation times are whole seconds
     there = queues.staying_in(queues.tree.at(path))
-    return [pod for pod in there if pod.facts.created_micros >= began]
-
-
-def _makers(made: Iterable[PodRecord]) -> tuple[QuotaObstacle, ...]:
-    """Name what made most of some pods."""
+    made = (pod for pod in there if pod.facts.created_micros >= began)
     pods = Counter(pod.controller or f"no owner in namespace {pod.namespace}" for pod in made)
-    return tuple(
+    return [
         QuotaObstacle(MADE_ANEW, f"{counted(number, 'pod')} made anew by {maker}")
         for maker, number in pods.most_common(_SHOWN)
-    )
+    ]
