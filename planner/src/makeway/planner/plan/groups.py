@@ -221,7 +221,8 @@ class BatchGroups:
 class PlanGroups:
     """Groups for one question. What is worked out of a unit is kept for the question.
 
-    So is its place: of all batches it is the same.
+    So is its place: of all batches it is the same. `leaving_gangs`: how many pods each gang has less once
+    those in flight have gone.
     """
 
     snapshot: Snapshot
@@ -234,7 +235,7 @@ class PlanGroups:
     _freed: dict[int, FreedByUnit] = field(default_factory=dict)
     _leaving: Counter[int] = field(default_factory=Counter)
     _assumed: set[int] = field(default_factory=set)
-    _leaving_gangs: Counter[int] = field(default_factory=Counter)
+    leaving_gangs: Counter[int] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         """Count which units and gangs have pods in flight. O(pods in flight)."""
@@ -244,7 +245,7 @@ class PlanGroups:
             unit = self._unit(uid)
             if unit is not None and not self.snapshot.pods[uid].terminating:
                 self._leaving[unit.number] += 1
-        self._leaving_gangs = self.snapshot.groups.losing(
+        self.leaving_gangs = self.snapshot.groups.losing(
             self.snapshot.pods.get(uid) for uid in self.question.in_flight
         )
         for placement in self.question.assumed:
@@ -340,11 +341,11 @@ class PlanGroups:
     def _surplus(self) -> Ints:
         """Return `PodGroups.surplus` as it is once the pods in flight have gone. O(groups) with any."""
         surplus = self.snapshot.groups.surplus
-        if not self._leaving_gangs:
+        if not self.leaving_gangs:
             return surplus
         left = surplus.copy()
-        gangs = list(self._leaving_gangs)
-        left[gangs] = np.maximum(left[gangs] - list(self._leaving_gangs.values()), 0)
+        gangs = list(self.leaving_gangs)
+        left[gangs] = np.maximum(left[gangs] - list(self.leaving_gangs.values()), 0)
         return left
 
     def planned(self, number: int) -> PlannedUnit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -91,7 +91,7 @@ def answering(snapshot: Snapshot, tree: QueueTree, inputs: QuotaInputs) -> Steps
     owners make anew would run at once. Raises KeyError where the queue is not in the tree. O(queues + pods
     below · (log + depth)).
     """
-    queue, leaving, mode, gates = tree.at(inputs.queue), inputs.leaving, inputs.mode, inputs.gates
+    queue, leaving = tree.at(inputs.queue), inputs.leaving
     usage, members = snapshot.queues.without(leaving)
     surplus = snapshot.queues.surplus(leaving)
 
@@ -105,7 +105,7 @@ def answering(snapshot: Snapshot, tree: QueueTree, inputs: QuotaInputs) -> Steps
             maximum=inputs.maximum,
             began_need=inputs.began_need,
             running=inputs.running,
-            veto=_veto(snapshot, leaving, mode, left_out, gates=gates, ungated=ungated),
+            veto=_veto(snapshot, inputs, left_out, ungated),
             surplus=surplus,
         )
         return _with_schedulers(_with_causes(plan, left_out), ungated)
@@ -161,7 +161,7 @@ def still_needed(
     if not need:
         return ()
     chosen = snapshot.queues.members_of(victim.uid for victim in victims if victim.uid not in leaving)
-    veto = _veto(snapshot, leaving, inputs.mode, inputs.refused, gates=inputs.gates, ungated={})
+    veto = _veto(snapshot, inputs, inputs.refused, {})
     steps = selecting(
         tree,
         usage,
@@ -178,19 +178,14 @@ def still_needed(
 
 
 def _veto(
-    snapshot: Snapshot,
-    leaving: Collection[str],
-    mode: Mode,
-    left_out: Mapping[str, str],
-    *,
-    gates: Set[str] | None,
-    ungated: dict[str, str],
+    snapshot: Snapshot, inputs: QuotaInputs, left_out: Mapping[str, str], ungated: dict[str, str]
 ) -> Veto:
     """Return what forbids to take a pod now, besides its queue.
 
     `ungated` takes in the pods that no queue gate holds, by UID, with their schedulers.
     """
-    policy, allowed = snapshot.exemptions.policy, _Allowances(snapshot, leaving)
+    policy, allowed = snapshot.exemptions.policy, _Allowances(snapshot, inputs.leaving)
+    mode, gates = inputs.mode, inputs.gates
     # A group's pods are of one namespace.
     largest = min(policy.limits.victims_per_order, rates_of(policy.limits, len(snapshot.pods)).together)
 

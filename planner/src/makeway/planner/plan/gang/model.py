@@ -105,7 +105,7 @@ class AffinityRule:
 
 @dataclass(frozen=True, slots=True)
 class NodePods:
-    """Nodes and their pods; N nodes, D slots, R asked resources.
+    """Nodes of a snapshot and their pods; N nodes, D slots, R asked resources.
 
     `rows`: int64[N], of the snapshot; `names`: of these nodes. `awaited`: pods that are leaving, by node.
     `room`: int64[R, N], with the awaited gone and the nominated there.
@@ -117,6 +117,7 @@ class NodePods:
     lose.
     """
 
+    snapshot: Snapshot
     rows: Ints
     names: Sequence[str]
     room: Ints
@@ -149,7 +150,6 @@ class Model(NodePods):
     left out.
     """
 
-    snapshot: Snapshot
     rank: Ints
     need: Ints
     allowed: Flags

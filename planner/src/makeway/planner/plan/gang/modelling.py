@@ -107,8 +107,6 @@ def modelling(
         batch = over.batch(chunk)
         parts.append(
             part_of(
-                snapshot,
-                first,
                 batch,
                 planning=planning,
                 asked=asked,
@@ -129,14 +127,13 @@ def modelling(
     rules = []
     uses = zip(whole.weighed, takes, strict=True)
     for number, one in enumerate(layers):
-        found = _rules(number, one, whole, list(islice(uses, len(one.weights))), snapshot=snapshot)
+        found = _rules(number, one, whole, list(islice(uses, len(one.weights))))
         allowed[number] &= ~found[3]
         rules.append(found)
         if len(layers) > 1:
             yield
     return Model(
         **{one.name: getattr(whole, one.name) for one in fields(NodePods)},
-        snapshot=snapshot,
         rank=np.argsort(np.argsort(snapshot.name_rank()[whole.rows])),
         need=vectors[:, asked],
         allowed=allowed,
@@ -184,7 +181,7 @@ def _chunks(rows: Ints, touched: Flags) -> Iterator[Ints]:
 
 
 def _rules(
-    cls: int, layers: Layers, part: Part, uses: Sequence[_Uses], *, snapshot: Snapshot
+    cls: int, layers: Layers, part: Part, uses: Sequence[_Uses]
 ) -> tuple[list[RoomRule], list[SpreadRule], list[AffinityRule], Flags]:
     """Return what a class asks besides resources, and bool[N], the nodes that it rules out whoever goes.
 
@@ -201,14 +198,14 @@ def _rules(
         domains = np.where(np.abs(room) >= MOST, -1, domains) if layer.spread is None else domains
         if layer.spread is not None:
             totals = layer.spread.totals.copy()
-            _in_flight(layer.use, part, domains, totals, snapshot=snapshot)
+            _in_flight(layer.use, part, domains, totals)
             counts = layer.spread
-            leaving = _leaving(layer.use, part, domains, snapshot=snapshot)
+            leaving = _leaving(layer.use, part, domains)
             spreads.append(
                 SpreadRule(cls, domains, totals, counts.exists, counts.slack, counts.few, use, take, leaving)
             )
             continue
-        rooms.append(_room_rule(cls, layer, part, domains, use=use, take=take, snapshot=snapshot))
+        rooms.append(_room_rule(cls, layer, part, domains, use=use, take=take))
     affinity = layers.required_affinity
     if affinity is not None:
         domains = affinity.domains[:, part.rows]
@@ -218,7 +215,7 @@ def _rules(
             totals = np.zeros(max(1, int(whole.max(initial=-1)) + 1), np.int64)
             labelled = whole >= 0
             totals[whole[labelled]] = there[labelled]
-            _in_flight(affinity.use, part, domains[term], totals, snapshot=snapshot)
+            _in_flight(affinity.use, part, domains[term], totals)
             totals_of.append(totals)
         use, take = uses[-1]
         may_come = affinity.may_come[part.rows]
@@ -226,58 +223,47 @@ def _rules(
     return rooms, spreads, affinities, barred
 
 
-def _room_rule(
-    cls: int,
-    layer: Layer,
-    part: Part,
-    domains: Ints,
-    *,
-    use: Ints,
-    take: Ints,
-    snapshot: Snapshot,
-) -> RoomRule:
+def _room_rule(cls: int, layer: Layer, part: Part, domains: Ints, *, use: Ints, take: Ints) -> RoomRule:
     room = layer.room[part.rows]
     inside = domains >= 0
     of_domain = np.full(max(1, int(domains.max(initial=-1)) + 1), MOST, np.int64)
     of_domain[domains[inside]] = room[inside]
-    leaving = _leaving(layer.use, part, domains, snapshot=snapshot)
+    leaving = _leaving(layer.use, part, domains)
     for _, domain, taken in leaving:
         of_domain[domain] += taken
     alone = bool(np.unique(domains[inside]).size == int(inside.sum()))
     most = np.zeros_like(of_domain)
     for place, pods in part.nominated.items():
         if domains[place] >= 0:
-            most[domains[place]] -= sum(_use_of(layer.use, snapshot, pod) for pod in pods)
+            most[domains[place]] -= sum(_use_of(layer.use, part, pod) for pod in pods)
     of_domain += most
     key = layer.topology_key
     closing = _CLOSING.get(layer.reason.removesuffix(f" by {key}")) if key else None
     return RoomRule(cls, layer.reason, domains, of_domain, most, use, take, 0, alone, closing, key, leaving)
 
 
-def _leaving(
-    use: Weights, part: Part, domains: Ints, *, snapshot: Snapshot
-) -> list[tuple[PodRecord, int, int]]:
+def _leaving(use: Weights, part: Part, domains: Ints) -> list[tuple[PodRecord, int, int]]:
     """Return the awaited pods that a rule counts, with domain and what they take. O(pods in flight)."""
     return [
         (pod, int(domains[place]), taken)
         for place, pods in part.awaited.items()
         for pod in pods
-        if domains[place] >= 0 and (taken := _use_of(use, snapshot, pod))
+        if domains[place] >= 0 and (taken := _use_of(use, part, pod))
     ]
 
 
-def _in_flight(use: Weights, part: Part, domains: Ints, totals: Ints, *, snapshot: Snapshot) -> None:
+def _in_flight(use: Weights, part: Part, domains: Ints, totals: Ints) -> None:
     """Count the awaited as gone and the nominated as there, in totals by domain. O(pods in flight)."""
     for sign, pods_of in ((-1, part.awaited), (1, part.nominated)):
         for place, pods in pods_of.items():
             if domains[place] >= 0:
-                totals[domains[place]] += sign * sum(_use_of(use, snapshot, pod) for pod in pods)
+                totals[domains[place]] += sign * sum(_use_of(use, part, pod) for pod in pods)
 
 
-def _use_of(use: Weights, snapshot: Snapshot, pod: PodRecord) -> int:
+def _use_of(use: Weights, part: Part, pod: PodRecord) -> int:
     """Return what a pod in flight uses; nothing where it left meanwhile, or its signature came."""
     try:
-        return int(use.as_known(np.array(snapshot.signature(pod.uid))))
+        return int(use.as_known(np.array(part.snapshot.signature(pod.uid))))
     except KeyError:
         return 0
 

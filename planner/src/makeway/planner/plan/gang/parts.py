@@ -14,11 +14,9 @@ from makeway.planner.plan.evaluate import lower_pods, removable_pods
 from makeway.planner.plan.gang.model import NodePods
 from makeway.planner.plan.groups import BatchGroups, PlanGroups
 from makeway.planner.plan.lost_work import LostWorkOf
-from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
 from makeway.planner.snapshot.node_slots import NodeSlots
 from makeway.planner.snapshot.records import PodRecord
-from makeway.planner.snapshot.state import Snapshot
 
 _BY_SLOT: Final = ("uses", "priority start", "removable budgets lost gang unit follows queue")
 """Arrays of a part by slot and node, those between two pauses together."""
@@ -38,8 +36,6 @@ class Part(NodePods):
 
 
 def part_of(
-    snapshot: Snapshot,
-    question: Question,
     batch: NodeBatch,
     *,
     planning: PlanGroups,
@@ -55,9 +51,9 @@ def part_of(
     `queues`: the numbers of the pods' queues plus 1, where they count; `labelled`: as labels name them now.
     """
     batch, groups = planning.ordered(batch)
-    columns = batch.columns
+    columns, snapshot = batch.columns, planning.snapshot
     planning.rules.exempt(columns)
-    removable = _removable(snapshot, question, batch, groups=groups, planning=planning, labelled=labelled)
+    removable = _removable(batch, groups, planning, labelled)
     shape, rows = removable.shape, batch.rows.tolist()
     allocatable = columns.allocatable[asked]
     room = allocatable - columns.requested[asked] - batch.reserved[asked]
@@ -68,6 +64,7 @@ def part_of(
         alone = np.where(groups.unit > 0, 0, alone)
     spare = np.flatnonzero(np.bincount(alone[removable])).tolist() if any(alone.strides) else ()
     return Part(
+        snapshot=snapshot,
         rows=batch.rows,
         names=[snapshot.names[row] for row in rows],
         room=room,
@@ -89,7 +86,7 @@ def part_of(
         awaited=batch.awaited,
         nominated=batch.nominated,
         units=[None] if groups is None else groups.units,
-        spare=_spare(snapshot, question, spare),
+        spare=_spare(planning, spare),
     )
 
 
@@ -159,6 +156,7 @@ def joined(parts: Sequence[Part]) -> Generator[None, None, Part]:
     names = [name for part in parts for name in part.names]
     pods = [one for part in parts for one in part.pods]
     return Part(
+        snapshot=parts[0].snapshot,
         rows=rows[order],
         names=[names[at] for at in order.tolist()],
         room=np.concatenate([part.room for part in parts], axis=1)[:, order],
@@ -174,20 +172,13 @@ def joined(parts: Sequence[Part]) -> Generator[None, None, Part]:
 
 
 def _removable(
-    snapshot: Snapshot,
-    question: Question,
-    batch: NodeBatch,
-    *,
-    groups: BatchGroups | None,
-    planning: PlanGroups,
-    labelled: Weights | None,
+    batch: NodeBatch, groups: BatchGroups | None, planning: PlanGroups, labelled: Weights | None
 ) -> Flags:
     """Return bool[D, N]: the pods that every rule about single pods and units allows to go."""
+    snapshot, columns, taken, rules = planning.snapshot, batch.columns, planning.debits, planning.rules
     policy = snapshot.exemptions.policy
-    columns, taken = batch.columns, planning.debits
-    priority, now_micros = question.preemptor.priority, planning.rules.now_micros
-    lower = lower_pods(columns, priority, planning.rules.reclaimable(snapshot, columns, labelled))
-    removable = removable_pods(columns, lower, preemptor_priority=priority, now_micros=now_micros)
+    lower = lower_pods(columns, rules.priority, rules.reclaimable(snapshot, columns, labelled))
+    removable = removable_pods(columns, lower, preemptor_priority=rules.priority, now_micros=rules.now_micros)
     if policy.hard_budgets and len(snapshot.budgets):
         sets = columns.budgets
         removable &= ~(snapshot.budgets.hard(sets) & snapshot.budgets.exhausted(sets, taken))
@@ -199,10 +190,10 @@ def _removable(
     return removable
 
 
-def _spare(snapshot: Snapshot, question: Question, numbers: Iterable[int]) -> dict[int, int]:
+def _spare(planning: PlanGroups, numbers: Iterable[int]) -> dict[int, int]:
     """Return how many pods each gang can lose without falling below its minCount; none that is below it."""
     spare: dict[int, int] = {}
-    fewer = snapshot.groups.losing(snapshot.pods.get(uid) for uid in question.in_flight)
+    snapshot, fewer = planning.snapshot, planning.leaving_gangs
     for number in numbers:
         left = snapshot.groups.by_number(number).spare if number else None
         if left is not None and left >= fewer[number]:
