@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
 from itertools import accumulate
 
 import numpy as np
@@ -13,18 +12,16 @@ import numpy as np
 from makeway.core.policy.rules import PreemptionPair, Verdict, judge, lower_rule
 from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.layers import BatchLayers
-from makeway.planner.plan.constraints.queues import QUEUE_GUARANTEED, QueueConstraints, guarantee_of
-from makeway.planner.plan.evaluate import Evaluation, reprieve
+from makeway.planner.plan.constraints.queues import QUEUE_GUARANTEED, guarantee_of
+from makeway.planner.plan.evaluate import Evaluation, PlanInputs, reprieve
 from makeway.planner.plan.ranking import ONLY_CANDIDATE, Scores, count_awaited, joined, score
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET, MOST_EXEMPT, REFUSED, budget_detail
-from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import ExemptPod, ExemptPods, PlanCandidate, RemovablePod
 from makeway.planner.plan.terminating import verdict_of
-from makeway.planner.plan.who_preempts import WhoPreempts, preemptor_facts
+from makeway.planner.plan.who_preempts import preemptor_facts
 from makeway.planner.snapshot.columns import BUDGETS, Flags, Ints
 from makeway.planner.snapshot.pod_groups import POD_GROUP
 from makeway.planner.snapshot.records import PodRecord
-from makeway.planner.snapshot.state import Snapshot
 from makeway.planner.snapshot.units import MOST_PODS
 
 EXPLAINED = 3
@@ -49,13 +46,8 @@ class EvaluatedBatch:
 
     batch: NodeBatch
     found: Evaluation
-    snapshot: Snapshot
-    question: Question
-    debits: Mapping[tuple[str, str], int]
-    now: datetime
     layers: BatchLayers
-    queues: QueueConstraints
-    rules: WhoPreempts
+    inputs: PlanInputs
 
     def helped_candidates(self) -> CandidateBatch | None:
         """Return the nodes where removing pods, or awaiting others' removal, makes room; None without any."""
@@ -84,7 +76,7 @@ class EvaluatedBatch:
         sets = np.where(removable, self.batch.columns.at(BUDGETS, places), 0)
         groups = self.found.groups
         if groups is None:
-            violating = self.snapshot.budgets.violating(sets, self.debits)
+            violating = self.inputs.snapshot.budgets.violating(sets, self.inputs.debits)
         else:
             violating = groups.violating(sets, self.found.removable, places)
         scores = self._score(places, removable, violating)
@@ -114,9 +106,9 @@ class EvaluatedBatch:
         violating, victims = ranked.violating[:, at].tolist(), ranked.victims[:, at].tolist()
         removable = self._removable(place, victims, violating)
         return PlanCandidate(
-            node=self.snapshot.names[int(self.batch.rows[place])],
+            node=self.inputs.snapshot.names[int(self.batch.rows[place])],
             removable=tuple(removable),
-            awaited=self.question.awaited(ranked.awaited.get(at, ())),
+            awaited=self.inputs.question.awaited(ranked.awaited.get(at, ())),
             pdb_violations=sum(one.victim and one.pdb_violating for one in removable),
             highest_priority=int(scores.highest[at]) if scores.count[at] else 0,
             priority_sum=int(scores.priority_sum[at]),
@@ -124,7 +116,7 @@ class EvaluatedBatch:
             start_micros=int(scores.start[at]),
             decided_by=decided_by,
             exempt=self.exempt(place) if explained else ExemptPods(),
-            max_victims=self.snapshot.exemptions.policy.limits.victims_per_order,
+            max_victims=self.inputs.snapshot.exemptions.policy.limits.victims_per_order,
         )
 
     def _removable(self, place: int, victims: list[bool], violating: list[bool]) -> list[RemovablePod]:
@@ -180,10 +172,10 @@ class EvaluatedBatch:
     def _lost_by(self, pod: PodRecord) -> int:
         """Return the same of one pod, wherever it runs."""
         weighed = self.found.lost_work
-        return 0 if weighed is None else weighed.of(self.snapshot.exemptions.work_of(pod))
+        return 0 if weighed is None else weighed.of(self.inputs.snapshot.exemptions.work_of(pod))
 
     def _rule(self, pod: PodRecord) -> str:
-        return lower_rule(pod.facts, self.question.preemptor.priority)
+        return lower_rule(pod.facts, self.inputs.question.preemptor.priority)
 
     def exempt(self, place: int) -> ExemptPods:
         """Name the least important few of the pods that rules exempt on one node, with each one's verdict."""
@@ -198,27 +190,28 @@ class EvaluatedBatch:
 
     def _verdict(self, slot: int, place: int, pod: PodRecord) -> Verdict:
         """Return which rule exempts a pod, and why."""
-        found, groups, snapshot, columns = self.found, self.found.groups, self.snapshot, self.batch.columns
+        found, groups, columns = self.found, self.found.groups, self.batch.columns
+        snapshot, question, rules = self.inputs.snapshot, self.inputs.question, self.inputs.rules
         if pod.terminating:
-            return verdict_of(pod, self.now)
-        if pod.uid in self.question.refused:
+            return verdict_of(pod, self.inputs.now)
+        if pod.uid in question.refused:
             return REFUSED
         if found.under_budget[slot, place]:
             return Verdict(False, HARD_BUDGET, budget_detail(snapshot, pod))
         if found.guaranteed[slot, place]:
-            return Verdict(False, QUEUE_GUARANTEED, guarantee_of(snapshot, pod, self.question))
+            return Verdict(False, QUEUE_GUARANTEED, guarantee_of(snapshot, pod, question))
         if groups is not None and found.grouped[slot, place]:
             return Verdict(False, POD_GROUP, groups.why(slot, place, pod))
         if groups is not None and (exempting := groups.exempting(slot, place)) is not None:
             return exempting
         if columns.is_kept(slot, place):
-            return self.rules.verdict(columns.rule_bits.item(slot, place), pod.start_micros)
-        preemptor, party = preemptor_facts(snapshot, self.question), snapshot.exemptions.party_of(pod)
-        pair = PreemptionPair(preemptor, pod.facts, self.now, party, self.rules.reclaimed(pod))
+            return rules.verdict(columns.rule_bits.item(slot, place), pod.start_micros)
+        preemptor, party = preemptor_facts(snapshot, question), snapshot.exemptions.party_of(pod)
+        pair = PreemptionPair(preemptor, pod.facts, self.inputs.now, party, rules.reclaimed(pod))
         return judge(snapshot.exemptions.rules, pair)
 
     def _score(self, places: Ints, victims: Flags, violating: Flags) -> Scores:
-        names = self.snapshot.name_rank()[self.batch.rows[places]]
+        names = self.inputs.snapshot.name_rank()[self.batch.rows[places]]
         return score(
             self.batch.columns,
             places,
@@ -258,9 +251,9 @@ class EvaluatedBatch:
         amounts = self.batch.columns.amounts(pod.requests)[self.found.asked]
         if not self.found.constraints:
             return amounts
-        uses = self.layers.used_by(self.snapshot, pod)
-        number = self.snapshot.queues.number_of(pod)
-        limited = [limit.used_by(pod, number) for limit in self.queues.maxima]
+        uses = self.layers.used_by(self.inputs.snapshot, pod)
+        number = self.inputs.snapshot.queues.number_of(pod)
+        limited = [limit.used_by(pod, number) for limit in self.inputs.queues.maxima]
         return np.concatenate([amounts, uses, np.array(limited, np.int64)])
 
 

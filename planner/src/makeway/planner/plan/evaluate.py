@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from makeway.planner.plan.constraints.queues import QueueConstraints
 from makeway.planner.plan.groups import BatchGroups
 from makeway.planner.plan.lost_work import LostWorkOf
 from makeway.planner.plan.ranking import RemoteVictims
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.who_preempts import WhoPreempts
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.columns import BUDGETS, MOST, Flags, Ints
 from makeway.planner.snapshot.node_slots import NodeSlots
@@ -86,35 +89,47 @@ class Evaluation:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class PlanInputs:
+    """What looking at nodes depends on besides them: the same for all batches of a plan.
+
+    `debits`: what pods in flight take from budgets. `undecided`: bool[signatures], pods that stay since it is
+    not known which hard budgets cover them. `devices`: asked resources that a node without any of them may
+    serve by dynamic allocation: the room there is not limited. `lost_work`: what evicted pods lose, where the
+    policy ranks by it.
+    """
+
+    snapshot: Snapshot
+    question: Question
+    now: datetime
+    debits: Mapping[Key, int]
+    queues: QueueConstraints
+    rules: WhoPreempts
+    undecided: Flags | None
+    devices: frozenset[str]
+    lost_work: LostWorkOf | None
+
+
 def evaluate(
     batch: NodeBatch,
-    preemptor_priority: int,
-    needs: Mapping[str, int],
+    inputs: PlanInputs,
     *,
-    now_micros: int,
-    snapshot: Snapshot,
     layers: BatchLayers,
-    debits: Mapping[Key, int],
-    queues: QueueConstraints,
-    undecided: Flags | None,
-    devices: frozenset[str],
     groups: BatchGroups | None,
-    lost_work: LostWorkOf | None,
     reclaimable: Flags | None,
 ) -> Evaluation:
     """Find the victims on every node of a batch. O(nodes · slots · asked resources and layers).
 
-    `undecided`: bool[signatures], pods that stay since it is not known which hard budgets cover them.
-    `devices`: asked resources that a node without any of them may serve by dynamic allocation: the room there
-    is not limited. `reclaimable`: bool[slots, M], pods that are removable though they are not lower.
+    `reclaimable`: bool[slots, M], pods that are removable though they are not lower.
     """
+    snapshot, queues, debits, undecided = inputs.snapshot, inputs.queues, inputs.debits, inputs.undecided
     columns, budgets, policy = batch.columns, snapshot.budgets, snapshot.exemptions.policy
-    vector = columns.amounts(needs)
+    vector = columns.amounts(inputs.question.needs)
     asked = np.flatnonzero(vector > 0)
     need = vector[asked][:, None]
 
-    lower = lower_pods(columns, preemptor_priority, reclaimable)
-    removable = removable_pods(columns, lower, preemptor_priority=preemptor_priority, now_micros=now_micros)
+    lower = lower_pods(columns, inputs.rules.priority, reclaimable)
+    removable = removable_pods(columns, lower, inputs.rules)
     allowed = removable
     if groups is not None:
         removable = groups.whole(removable & ~groups.kept)
@@ -141,7 +156,7 @@ def evaluate(
     if groups is not None:
         removable = groups.whole(removable)
         grouped = allowed & ~removable & ~under_budget & ~guaranteed
-    room = resource_room(batch, asked, need, devices)
+    room = resource_room(batch, asked, need, inputs.devices)
     leaving = np.broadcast_to(batch.leaving[asked], room.shape)
     uses = columns.requests(asked)
     too_small = (need > columns.allocatable[asked]) & (room != MOST)
@@ -221,7 +236,7 @@ def evaluate(
         uses=uses,
         grouped=grouped,
         groups=groups,
-        lost_work=lost_work,
+        lost_work=inputs.lost_work,
     )
 
 
@@ -318,11 +333,11 @@ def lower_pods(columns: NodeSlots, preemptor_priority: int, reclaimable: Flags |
     return lower if reclaimable is None else lower | reclaimable
 
 
-def removable_pods(columns: NodeSlots, lower: Flags, *, preemptor_priority: int, now_micros: int) -> Flags:
+def removable_pods(columns: NodeSlots, lower: Flags, rules: WhoPreempts) -> Flags:
     """Return bool[slots, M]: the pods that every rule allows to go; False in empty slots.
 
     The same as `makeway.core.policy.rules.rules_in_force` asks of one pod: `lower-priority` is `lower`, as
     `lower_pods` returns it, every rule that looks at the victim alone its exemption, which the columns hold.
     """
-    exempted = columns.exempted(preemptor_priority, now_micros)
+    exempted = columns.exempted(rules.priority, rules.now_micros)
     return lower.copy() if exempted is None else lower & ~exempted

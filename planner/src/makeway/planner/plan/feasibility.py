@@ -158,7 +158,7 @@ def _free(evaluated: EvaluatedBatch, chosen: Flags) -> NDArray[np.float64]:
     for resource in ("cpu", "memory"):
         layer = columns.resources[resource]
         allocatable = columns.allocatable[layer, chosen]
-        asked = evaluated.question.needs.get(resource, 0)
+        asked = evaluated.inputs.question.needs.get(resource, 0)
         left = allocatable - columns.requested[layer, chosen] - asked
         shares.append(left / np.maximum(allocatable, 1))
     return np.asarray(sum(shares) / len(shares), np.float64)

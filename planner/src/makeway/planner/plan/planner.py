@@ -23,7 +23,7 @@ from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, Allow
 from makeway.planner.plan.daemonset.planner import plan_daemonset
 from makeway.planner.plan.daemonset.text import NO_VICTIMS
 from makeway.planner.plan.eligibility import eligible, potential_nodes, ruled_out
-from makeway.planner.plan.evaluate import evaluate, resource_room
+from makeway.planner.plan.evaluate import PlanInputs, evaluate, resource_room
 from makeway.planner.plan.groups import PlanGroups
 from makeway.planner.plan.last_pods import decided, last_pods
 from makeway.planner.plan.lost_work import ranking_by
@@ -177,7 +177,7 @@ def _decide(
     )
     if evaluator.queue_room_is_awaited(candidates, potential):
         return replace(
-            diagnosis.awaits_queue_room(scope, question, snapshot, evaluator.queues), left_out=left_out
+            diagnosis.awaits_queue_room(scope, question, snapshot, evaluator.inputs.queues), left_out=left_out
         )
     if candidates_total or unmodelled_total:
         return Plan(scope, candidates, candidates_total, unmodelled, unmodelled_total, left_out)
@@ -187,16 +187,12 @@ def _decide(
     near, sample = evaluator.nearest(stats, potential, np.setdiff1d(named, potential, assume_unique=True))
     refusal = diagnosis.refusal(
         scope,
-        question,
+        evaluator.inputs,
         stats,
         potential,
-        snapshot=snapshot,
         near=near,
         excluded=ruled_out(snapshot, question.constraints, named),
         unknown=unknown,
-        now=now,
-        preempting=evaluator.rules,
-        queues=evaluator.queues,
         sample=sample,
     )
     return replace(refusal, left_out=left_out)
@@ -263,55 +259,46 @@ class Evaluator:
         allowance: Allowance,
     ) -> None:
         tallies = cache.tallies.within(allowance)
-        policy = snapshot.exemptions.policy
-        self.question = question
+        policy, micros = snapshot.exemptions.policy, microseconds(now)
         self._overlay = overlay(snapshot, question)
         placed = self._overlay.placed
-        self._snapshot = snapshot
         self._score_caches = cache.scores
-        self._now = now
         going = (*question.in_flight, *question.leaving)
-        self._debits = debits_before(snapshot, going, question.allowed_before)
+        debits = debits_before(snapshot, going, question.allowed_before)
         self._layers = layers_of(snapshot, question.constraints, placed, tallies)
-        self._devices = snapshot.served_by_devices(question.needs)
-        micros = microseconds(now)
-        self.rules = rules = who_preempts(snapshot, question, micros)
+        rules = who_preempts(snapshot, question, micros)
         self._labelled = None if rules.reclaim is None else numbers_of(snapshot, tallies, labelled=True)
         queues = queue_constraints_of(snapshot, question, placed, tallies)
-        self.queues = replace(queues, maxima=(), on_its_way=None) if question.ignore_columns else queues
         weighed = question.needs if question.weighed is None else question.weighed
-        self._lost_work = ranking_by(policy.lost_work, weighed, micros)
-        self._groups = PlanGroups(snapshot, question, rules, self._debits, queues.margins, self._lost_work)
+        lost_work = ranking_by(policy.lost_work, weighed, micros)
+        self._groups = PlanGroups(snapshot, question, rules, debits, queues.margins, lost_work)
         self.left_out = self._layers.left_out
         undecided = frozenset(one for one in snapshot.undecided if policy.has_hard_budgets(one))
         self._limits = policy.hard_budgets, policy.limits.victims_per_order, undecided
-        self._undecided = snapshot.signatures.of_namespaces(undecided) if undecided else None
+        self.inputs = PlanInputs(
+            snapshot=snapshot,
+            question=question,
+            now=now,
+            debits=debits,
+            queues=replace(queues, maxima=(), on_its_way=None) if question.ignore_columns else queues,
+            rules=rules,
+            undecided=snapshot.signatures.of_namespaces(undecided) if undecided else None,
+            devices=snapshot.served_by_devices(question.needs),
+            lost_work=lost_work,
+        )
 
     def evaluate_batch(self, batch: NodeBatch) -> EvaluatedBatch:
         """Look at the nodes of a batch in full. O(slots · nodes · asked resources and layers)."""
         batch, groups = self._groups.ordered(batch)
-        self.rules.exempt(batch.columns)
-        required = self._layers.for_batch(self._snapshot, batch)
-        if self.queues.maxima:
-            reasons = tuple(limit.reason for limit in self.queues.maxima)
-            required = required.with_more(reasons, *self.queues.layers(self._snapshot, batch))
-        found = evaluate(
-            batch,
-            self.question.preemptor.priority,
-            self.question.needs,
-            now_micros=microseconds(self._now),
-            snapshot=self._snapshot,
-            layers=required,
-            debits=self._debits,
-            queues=self.queues,
-            undecided=self._undecided,
-            devices=self._devices,
-            groups=groups,
-            lost_work=self._lost_work,
-            reclaimable=self.rules.reclaimable(self._snapshot, batch.columns, self._labelled),
-        )
-        of_question = self._snapshot, self.question, self._debits, self._now
-        return EvaluatedBatch(batch, found, *of_question, required, self.queues, self.rules)
+        snapshot, queues, rules = self.inputs.snapshot, self.inputs.queues, self.inputs.rules
+        rules.exempt(batch.columns)
+        required = self._layers.for_batch(snapshot, batch)
+        if queues.maxima:
+            reasons = tuple(limit.reason for limit in queues.maxima)
+            required = required.with_more(reasons, *queues.layers(snapshot, batch))
+        back = rules.reclaimable(snapshot, batch.columns, self._labelled)
+        found = evaluate(batch, self.inputs, layers=required, groups=groups, reclaimable=back)
+        return EvaluatedBatch(batch, found, required, self.inputs)
 
     def evaluate(self, rows: Ints) -> list[EvaluatedBatch]:
         """Look at some nodes as the request changes them."""
@@ -322,9 +309,10 @@ class Evaluator:
 
         Together with the best ones they cost less than in a batch of their own.
         """
-        micros, snapshot = microseconds(self._now), self._snapshot
-        alone = not (len(snapshot.groups) or self.queues.margins or self._layers.required_affinity)
-        if alone and (batch := last_pods(self._overlay, rows, self.question.needs, self._devices)).rows.size:
+        inputs, snapshot = self.inputs, self.inputs.snapshot
+        micros, needs = inputs.rules.now_micros, inputs.question.needs
+        alone = not (len(snapshot.groups) or inputs.queues.margins or self._layers.required_affinity)
+        if alone and (batch := last_pods(self._overlay, rows, needs, inputs.devices)).rows.size:
             evaluated = self.evaluate_batch(batch)
             scores.put(snapshot, batch, evaluated.found, micros)
             rows = without(snapshot, rows, batch.rows[decided(evaluated)])
@@ -341,26 +329,23 @@ class Evaluator:
         The scores of the others for the preemptor's class are known from plans before. Looks at no more than
         `at_most` of the changed ones, and returns None where that was not enough.
         """
-        snapshot = self._snapshot
-        policy_groups = snapshot.exemptions.policy.groups
+        inputs, snapshot = self.inputs, self.inputs.snapshot
         key = (
-            self.question.preemptor.priority,
-            tuple(sorted(self.question.needs.items())),
+            inputs.question.preemptor.priority,
+            tuple(sorted(inputs.question.needs.items())),
             self._layers.keys,
             self._limits,
-            self.queues.key,
-            self._devices,
-            policy_groups.surplus_first,
-            self._lost_work and self._lost_work.measure,
-            self.rules.key,
-            self.question.patient,
+            inputs.queues.key,
+            inputs.devices,
+            snapshot.exemptions.policy.groups.surplus_first,
+            inputs.lost_work and inputs.lost_work.measure,
+            inputs.rules.key,
+            inputs.question.patient,
         )
         scores = self._score_caches.scores_of(key, snapshot.columns.nodes)
-        micros = microseconds(self._now)
-        inputs = ScoreInputs(
-            self._layers, self._overlay.in_flight_pods, snapshot.budgets.state(self._debits), micros
-        )
-        stale = scores.stale(snapshot, inputs, rows)
+        micros = inputs.rules.now_micros
+        in_flight, allowed = self._overlay.in_flight_pods, snapshot.budgets.state(inputs.debits)
+        stale = scores.stale(snapshot, ScoreInputs(self._layers, in_flight, allowed, micros), rows)
         if stale.size > BATCH_NODES:
             chunk = min(CHUNK_NODES, at_most)
             if stale.size > chunk:
@@ -371,7 +356,7 @@ class Evaluator:
                 return None
             stale = np.concatenate(left)
         known = without(snapshot, rows, stale)
-        best = scores.best(snapshot, known, self.question.max_candidates + 1, self._lost_work)
+        best = scores.best(snapshot, known, inputs.question.max_candidates + 1, inputs.lost_work)
         chosen = np.concatenate([stale, best])
         batches = self.evaluate(chosen)
         for evaluated in batches:
@@ -387,16 +372,18 @@ class Evaluator:
         It is where there are no candidates, or where the best has victims though a node has the resources
         once the awaited have left. O(nodes · asked resources).
         """
-        if self.queues.on_its_way is None or not rows.size:
+        if self.inputs.queues.on_its_way is None or not rows.size:
             return False
         if not candidates:
             return True
         if not candidates[0].victims:
             return False
-        vector = self._snapshot.columns.amounts(self.question.needs)
+        vector = self.inputs.snapshot.columns.amounts(self.inputs.question.needs)
         asked = np.flatnonzero(vector > 0)
         need = vector[asked][:, None]
-        rooms = (resource_room(batch, asked, need, self._devices) for batch in self._overlay.batches(rows))
+        rooms = (
+            resource_room(batch, asked, need, self.inputs.devices) for batch in self._overlay.batches(rows)
+        )
         return any(bool((room >= 0).all(axis=0).any()) for room in rooms)
 
     def refusal_stats(self, nodes: EvaluatedNodes, rows: Ints, at_most: int) -> RefusalStats | None:
@@ -408,7 +395,7 @@ class Evaluator:
         stats = nodes.scores.refusal_stats = nodes.scores.refusal_stats or RefusalStats()
         for evaluated in nodes.batches:
             stats.put(evaluated)
-        unknown = stats.unknown(self._snapshot, rows)
+        unknown = stats.unknown(self.inputs.snapshot, rows)
         chunk = min(CHUNK_NODES, at_most)
         for first in range(0, min(unknown.size, at_most), chunk):
             for evaluated in self.evaluate(unknown[first : first + chunk]):
@@ -422,8 +409,8 @@ class Evaluator:
 
         `others`: nodes that were ruled out before any was looked at.
         """
-        near = stats.nearest(self._snapshot, rows, diagnosis.NEAREST)
-        sample = stats.sample(self._snapshot, rows, others, self.question.turn)
+        near = stats.nearest(self.inputs.snapshot, rows, diagnosis.NEAREST)
+        sample = stats.sample(self.inputs.snapshot, rows, others, self.inputs.question.turn)
         looked_at = np.concatenate([near, sample])
         if not looked_at.size:
             return [], None

@@ -178,7 +178,7 @@ def _removable(
     snapshot, columns, taken, rules = planning.snapshot, batch.columns, planning.debits, planning.rules
     policy = snapshot.exemptions.policy
     lower = lower_pods(columns, rules.priority, rules.reclaimable(snapshot, columns, labelled))
-    removable = removable_pods(columns, lower, preemptor_priority=rules.priority, now_micros=rules.now_micros)
+    removable = removable_pods(columns, lower, rules)
     if policy.hard_budgets and len(snapshot.budgets):
         sets = columns.budgets
         removable &= ~(snapshot.budgets.hard(sets) & snapshot.budgets.exhausted(sets, taken))

@@ -34,7 +34,7 @@ def domain_texts(evaluated: EvaluatedBatch, place: int) -> Iterator[str]:
 
     The sentence reaches the pod's condition, which tenants read. O(slots · nodes of the domain).
     """
-    found, snapshot, question = evaluated.found, evaluated.snapshot, evaluated.question
+    found, snapshot, question = evaluated.found, evaluated.inputs.snapshot, evaluated.inputs.question
     row = int(evaluated.batch.rows[place])
     for number, layer in enumerate(evaluated.layers.layers, found.asked.size):
         if layer.domains is None or found.short[number, place] <= 0:
@@ -48,7 +48,7 @@ def domain_texts(evaluated: EvaluatedBatch, place: int) -> Iterator[str]:
 
 def _keeping(evaluated: EvaluatedBatch, layer: Layer, row: int) -> Iterator[PodRecord]:
     """Yield pods in a node's domain that a constraint counts, at most _MOST_COUNTED."""
-    snapshot, domains = evaluated.snapshot, layer.domains
+    snapshot, domains = evaluated.inputs.snapshot, layer.domains
     if domains is None or domains[row] < 0:
         return
     rows = np.flatnonzero((domains == domains[row]) & snapshot.present[: domains.size])

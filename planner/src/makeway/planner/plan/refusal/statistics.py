@@ -134,7 +134,7 @@ class RefusalStats:
     def put(self, evaluated: EvaluatedBatch) -> None:
         """Keep what was found on the nodes of a batch. O(slots · nodes)."""
         batch, found, rows = evaluated.batch, evaluated.found, evaluated.batch.rows
-        self._grow(evaluated.snapshot)
+        self._grow(evaluated.inputs.snapshot)
         exempt = exempt_mask(found)
         for flags in self._reasons.values():
             flags[rows] = False
@@ -214,7 +214,7 @@ def _reasons(batch: NodeBatch, found: Evaluation, exempt_pods: Flags, kept: Flag
 
 def _relative(evaluated: EvaluatedBatch, exempt: Flags) -> NDArray[np.float64]:
     """Return float64[M], the greatest shortfall relative to what is asked; infinite where no pod could go."""
-    batch, found, needs = evaluated.batch, evaluated.found, evaluated.question.needs
+    batch, found, needs = evaluated.batch, evaluated.found, evaluated.inputs.question.needs
     if not found.short.shape[0]:
         return np.full(batch.rows.size, np.inf)
     asked = [*(needs[name] for name in resource_names(batch, found)), *(1 for _ in found.constraints)]

@@ -17,11 +17,11 @@ from makeway.core.text import counted
 from makeway.planner.plan.candidates import EvaluatedBatch
 from makeway.planner.plan.constraints.layers import NO_AFFINITY
 from makeway.planner.plan.constraints.queues import (
-    NO_QUEUE_CONSTRAINTS,
     QUEUE_GUARANTEED,
     QueueConstraints,
     QueueMaximum,
 )
+from makeway.planner.plan.evaluate import PlanInputs
 from makeway.planner.plan.naming import full_name, named_for
 from makeway.planner.plan.refusal.domains import domain_texts, kept_by_domain
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET, exempt_text
@@ -123,17 +123,13 @@ def awaits_queue_room(
 
 def refusal(
     scope: Scope,
-    question: Question,
+    inputs: PlanInputs,
     stats: RefusalStats,
     rows: Ints,
     *,
-    snapshot: Snapshot,
     near: Sequence[tuple[NearestNode, str]],
     excluded: Mapping[str, int],
     unknown: int,
-    now: datetime,
-    preempting: WhoPreempts,
-    queues: QueueConstraints = NO_QUEUE_CONSTRAINTS,
     sample: PlanCandidate | None = None,
 ) -> PlanRefusal:
     """Refuse where removing every removable pod makes no room, with the statistics of the potential rows.
@@ -141,6 +137,7 @@ def refusal(
     `near`: the nodes that lack least; `excluded`: nodes that it cannot use at all, by reason; `unknown`: how
     many nodes the planner does not know; `sample`: one that the columns rule out.
     """
+    snapshot, question, queues, now = inputs.snapshot, inputs.question, inputs.queues, inputs.now
     reasons, counts = stats.reasons(rows), stats.exempt(rows)
     if unknown:
         reasons[UNKNOWN_NODE] = unknown
@@ -161,7 +158,7 @@ def refusal(
         message += f"; {exempt_text(counts, '' if end is None else api_time(moment_of(end)))}"
     if lacking := [text for _, text in near if text]:
         message += "; nearest: " + "; ".join(lacking)
-    message += guarantees_text(preempting)
+    message += guarantees_text(inputs.rules)
     nodes = {snapshot.names[row] for row in rows.tolist()}
     if late := overdue_text(snapshot, nodes, now, question.preemptor.namespace):
         message += f"; {late}"
@@ -172,7 +169,7 @@ def refusal(
         reason,
         message,
         dict(sorted(reasons.items())),
-        retry_at=tried_again(snapshot, retry_at, counts, now, reclaims=preempting.reclaim is not None),
+        retry_at=tried_again(snapshot, retry_at, counts, now, reclaims=inputs.rules.reclaim is not None),
         depends_on=dependencies(
             snapshot,
             question,
@@ -284,12 +281,12 @@ def near_node(evaluated: EvaluatedBatch, place: int) -> tuple[NearestNode, str]:
     }
     lacking = [f"{name} {amount_of(name, amount)}" for name, amount in missing.items()]
     against = found.short[found.asked.size :, place] > 0
-    at_maximum = {limit.reason for limit in evaluated.queues.maxima}
+    at_maximum = {limit.reason for limit in evaluated.inputs.queues.maxima}
     told = zip(found.constraints, against, strict=True)
     lacking += [name for name, short in told if short and name not in at_maximum]
     if not lacking and found.breaks_affinity[place]:
         lacking = [NO_AFFINITY]
-    node = evaluated.snapshot.names[int(batch.rows[place])]
+    node = evaluated.inputs.snapshot.names[int(batch.rows[place])]
     lower = int(found.removable[:, place].sum())
     text = f"{node} lacks {', '.join(lacking)} without its {lower} lower" if lacking and lower else ""
     if kept_by_domain(evaluated)[place]:
