@@ -23,17 +23,8 @@ _SKEW: Final = timedelta(minutes=5)
 M = TypeVar("M", DecisionRecord, EvictionOrder, Outcome)
 
 
-async def decision_by_id(bus: Bus, decision_id: str) -> DecisionRecord | None:
-    """Find a decision record. Reads the stream from when the id was made. Raises BusError."""
-    async with aclosing(decisions(bus, since=_made(decision_id))) as found:
-        async for record in found:
-            if record.decision_id == decision_id:
-                return record
-    return None
-
-
 async def decision_named(bus: Bus, prefix: str) -> DecisionRecord | None:
-    """Find the decision record whose id begins so, as `makeway history` shows it.
+    """Find the decision record of an id, or the one whose id begins so, as `makeway history` shows it.
 
     Raises:
         BusError: NATS does not answer.

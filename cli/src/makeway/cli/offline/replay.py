@@ -18,7 +18,7 @@ from makeway.cli.connect import completion
 from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import NEGATIVE, fail
 from makeway.cli.history.streams import must_exist
-from makeway.cli.offline.finding import decision_by_id, decision_named, order_named, recording
+from makeway.cli.offline.finding import decision_named, order_named, recording
 from makeway.cli.output import OutputOption, Printer
 from makeway.cli.units import names_of, who_text
 from makeway.core.k8s.times import api_time
@@ -117,9 +117,7 @@ async def _decision(bus: Bus, what: str) -> DecisionRecord:
         if not order.decision_id:
             fail(f"{order.order_id} names no decision, so that there is nothing to replay")
         decision_id = order.decision_id
-        record = await decision_by_id(bus, decision_id)
-    else:
-        record = await decision_named(bus, what)
+    record = await decision_named(bus, decision_id)
     if record is None:
         fail(f"there is no decision {decision_id}; decisions are kept for three days")
     return record

@@ -12,12 +12,10 @@ import typer
 
 from makeway.bus.reasons import reason_of
 from makeway.cli.connect.session import Installation, NamespaceOption, connected
-from makeway.cli.errors import fail
 from makeway.cli.offline.dry_run import DryRun
 from makeway.cli.offline.simulate_text import lines
 from makeway.cli.output import OutputOption, Printer
 from makeway.cli.text import joined
-from makeway.core.config.document import ConfigError
 from makeway.core.k8s.times import api_time
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline import configuring
@@ -115,31 +113,28 @@ async def simulate(
     now = _moment(at, dumped=bool(cluster))
     settings = ConfigSettings(namespace=installation.makeway_namespace)
     printer = Printer(output)
-    try:
-        if [*files, cluster, policy, queues].count(_STDIN) > 1:
-            raise ManifestError("stdin can be read once: give - once")
-        found = [(documents(_text(file), _named(file)), _named(file)) for file in files]
-        new = NewPods()
-        if cluster:
-            world = _dumped(cluster, settings)
-            if found:
-                new = applied(world, found, namespace or _DEFAULT)
-        else:
-            async with installation.api() as api:
-                world = await read_world(api, settings)
-                new = await _created(api, world, found, installation.namespace(namespace))
-        if policy:
-            configuring.enforce(world, _text(policy), policy)
-        before = world.snapshot.queues.tree
-        if queues:
-            configuring.adopt(world, _text(queues), queues)
-        default = namespace or _DEFAULT if cluster else installation.namespace(namespace)
+    if [*files, cluster, policy, queues].count(_STDIN) > 1:
+        raise ManifestError("stdin can be read once: give - once")
+    found = [(documents(_text(file), _named(file)), _named(file)) for file in files]
+    new = NewPods()
+    default = namespace or _DEFAULT if cluster else installation.namespace(namespace)
+    if cluster:
+        world = _dumped(cluster, settings)
         if found:
-            report = _run(world, new, default, now, all_candidates=all_candidates)
-        else:
-            report = _lowered(world, before, now)
-    except (ManifestError, ConfigError) as error:
-        fail(str(error))
+            new = applied(world, found, default)
+    else:
+        async with installation.api() as api:
+            world = await read_world(api, settings)
+            new = await _created(api, world, found, default)
+    if policy:
+        configuring.enforce(world, _text(policy), policy)
+    before = world.snapshot.queues.tree
+    if queues:
+        configuring.adopt(world, _text(queues), queues)
+    if found:
+        report = _run(world, new, default, now, all_candidates=all_candidates)
+    else:
+        report = _lowered(world, before, now)
     _show(report, printer, of_quotas=not found, all_candidates=all_candidates)
     if cluster and not printer.data:
         told = api_time(report.at)

@@ -19,7 +19,6 @@ from makeway.cli.history.comparisons import comparisons
 from makeway.cli.history.story import Story
 from makeway.cli.mode.brake import brake_seen
 from makeway.cli.offline.finding import (
-    decision_by_id,
     decision_named,
     decisions,
     order_named,
@@ -95,7 +94,7 @@ class Subject:
 
 async def story_of(bus: Bus, order: EvictionOrder) -> Story:
     """Read what belongs to an order. Raises BusError."""
-    decision = await decision_by_id(bus, order.decision_id) if order.decision_id else None
+    decision = await decision_named(bus, order.decision_id) if order.decision_id else None
     return Story(order=order, outcome=await outcome_of(bus, order.order_id), decision=decision)
 
 

@@ -50,7 +50,6 @@ class Timeline:
         self._most = most
         self._history = History()
         self._entries: OrderedDict[str, Entry] = OrderedDict()  # those that changed last come last
-        self._totals: dict[str, int] = {}
         self._unsettled: dict[str, None] = {}
         self._removed: deque[tuple[int, str]] = deque(maxlen=2 * most)
         self._oldest = 0
@@ -63,8 +62,7 @@ class Timeline:
         """Take a message in."""
         small, victims = bounded(message)
         for key in self._history.add(small):
-            self._totals[key] = max(victims, self._totals.get(key, 0))
-            self._renew(key, now)
+            self._renew(key, now, victims)
         if len(self._entries) > self._most + _SLACK:
             for key in self._history.forget(self._most):
                 self._remove(key)
@@ -107,13 +105,14 @@ class Timeline:
         more = upto < self.revision
         return Changes(upto, self.loaded and not more, tuple(chosen), tuple(reversed(removed)), more=more)
 
-    def _renew(self, key: str, now: datetime) -> None:
+    def _renew(self, key: str, now: datetime, victims: int = 0) -> None:
         row = self._history.row(key, now)
         if row is None:
             self._remove(key)
             return
         before = self._entries.get(key)
-        entry = entry_of(key, row, self.revision + 1, self._totals.get(key, 0), now)
+        total = max(victims, before.victims_total if before is not None else 0)
+        entry = entry_of(key, row, self.revision + 1, total, now)
         if entry.result in _UNSETTLED:
             self._unsettled[key] = None
         else:
@@ -126,7 +125,6 @@ class Timeline:
 
     def _remove(self, key: str) -> None:
         self._unsettled.pop(key, None)
-        self._totals.pop(key, None)
         if self._entries.pop(key, None) is None:
             return
         self.revision += 1
