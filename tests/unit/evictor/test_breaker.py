@@ -202,6 +202,19 @@ async def test_an_evictor_that_is_cut_off_or_whose_clock_is_off_leaves_orders_to
         assert [one.said for one in world.stream.handed] == [["ack"]]
 
 
+async def test_an_order_that_was_asked_for_before_is_given_back() -> None:
+    world, usable = Running(1, "a"), asyncio.Event()
+    usable.set()
+
+    async with world.taking_orders(ready=usable):
+        await world.clock.run(1)
+        usable.clear()
+        world.stream.put(order_of("a"))
+        await world.clock.run(1)
+
+        assert [one.said for one in world.stream.handed] == [["nak"]]
+
+
 def test_a_clock_is_off_only_by_what_neither_the_way_nor_the_rounding_explains() -> None:
     assert ahead_of(NOW, NOW, NOW + 5 * SECOND) == timedelta(0)
     assert ahead_of(NOW, NOW + 0.9 * SECOND, NOW + 2 * SECOND) == timedelta(0)

@@ -45,7 +45,7 @@ async def take_forever(
 ) -> NoReturn:
     """Hand each order to `handle`, while they take less than `most` places; `slots` says which of them work.
 
-    None is taken while `ready` is not set: others take them.
+    None is taken while `ready` is not set, and one that comes then is given back: others take them.
     When cancelled, orders that wait for their first slot are cancelled, and those under way may end for
     `DRAIN_SECONDS`; then they are cancelled, too. `handle` answers that by giving its order back. An error
     that leaves `handle` is raised here: it is a defect, and the process starts afresh.
@@ -75,7 +75,10 @@ async def take_forever(
             if ready is not None:
                 await ready.wait()
             delivery = await orders.next(NEXT_TIMEOUT_SECONDS)
-            if delivery is not None:
+            if delivery is not None and ready is not None and not ready.is_set():
+                with contextlib.suppress(BusUnavailable):  # it comes again
+                    await delivery.nak()
+            elif delivery is not None:
                 places = places_of(len(delivery.data))
                 used += places
                 task = asyncio.create_task(run(delivery))
