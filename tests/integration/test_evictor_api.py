@@ -71,6 +71,12 @@ def waiting_pod(name: str, priority: str = "high") -> PodBuilder:
     return make_pod(name).priority(priority).spec(schedulerName="nobody")
 
 
+async def run_one(space: Space, pod: PodBuilder | None = None) -> Pod:
+    await space.add_nodes(make_node("n1"))
+    [found] = await space.run((pod or make_pod("a")).on("n1"))
+    return found
+
+
 async def nominate(space: Space, name: str, node: str) -> None:
     await space.patch(name, {"status": {"nominatedNodeName": node}}, "status")
 
@@ -89,8 +95,7 @@ async def marked(edge: Cluster, pod: Pod) -> str:
 
 
 async def test_a_mark_and_its_removal_leave_other_conditions(space: Space, edge: Cluster) -> None:
-    await space.add_nodes(make_node("n1"))
-    [pod] = await space.run(make_pod("a").on("n1"))
+    pod = await run_one(space)
     kinds_before = {c.type for c in pod.status.conditions or ()}
     now = datetime.now(UTC)
 
@@ -108,8 +113,7 @@ async def test_a_mark_and_its_removal_leave_other_conditions(space: Space, edge:
 
 
 async def test_neither_mark_nor_delete_touches_another_uid(space: Space, edge: Cluster) -> None:
-    await space.add_nodes(make_node("n1"))
-    [pod] = await space.run(make_pod("a").on("n1"))
+    pod = await run_one(space)
     earlier = as_victim(pod, uid="00000000-0000-0000-0000-000000000000")
 
     assert await edge.mark(earlier, pod.metadata.resource_version, MESSAGE, datetime.now(UTC)) is None
@@ -145,8 +149,7 @@ async def test_pods_of_a_megabyte_are_read_in_pages_that_are_not_too_long(space:
 
 
 async def test_a_delete_keeps_the_pods_own_grace_period(space: Space, edge: Cluster) -> None:
-    await space.add_nodes(make_node("n1"))
-    [pod] = await space.run(make_pod("a").on("n1").grace(77).leaves(kwok.NEVER))
+    pod = await run_one(space, make_pod("a").grace(77).leaves(kwok.NEVER))
 
     deleted = there(await edge.delete(as_victim(pod), await marked(edge, pod)))
 
@@ -155,8 +158,7 @@ async def test_a_delete_keeps_the_pods_own_grace_period(space: Space, edge: Clus
 
 
 async def test_a_pod_without_a_grace_period_goes_at_once(space: Space, edge: Cluster) -> None:
-    await space.add_nodes(make_node("n1"))
-    [pod] = await space.run(make_pod("a").on("n1").grace(0))
+    pod = await run_one(space, make_pod("a").grace(0))
 
     deleted = there(await edge.delete(as_victim(pod), await marked(edge, pod)))
 
@@ -164,28 +166,18 @@ async def test_a_pod_without_a_grace_period_goes_at_once(space: Space, edge: Clu
     await space.until_gone("a")
 
 
-async def test_a_delete_is_a_compare_and_set_on_what_it_judged(space: Space, edge: Cluster) -> None:
-    await space.add_nodes(make_node("n1"))
-    [pod] = await space.run(make_pod("a").on("n1"))
+async def test_delete_and_mark_are_a_compare_and_set_on_what_was_read(space: Space, edge: Cluster) -> None:
+    pod = await run_one(space)
     await space.patch("a", {"metadata": {"labels": {"changed": "since"}}})
 
-    with pytest.raises(TemporaryError) as caught:
+    with pytest.raises(TemporaryError) as deleted:
         await edge.delete(as_victim(pod), pod.metadata.resource_version)
-
-    assert caught.value.reason == "conflict"
-    assert (await the(space, "a")).metadata.deletion_timestamp is None
-
-
-async def test_a_mark_is_a_compare_and_set_on_what_was_read(space: Space, edge: Cluster) -> None:
-    await space.add_nodes(make_node("n1"))
-    [pod] = await space.run(make_pod("a").on("n1"))
-    await space.patch("a", {"metadata": {"labels": {"changed": "since"}}})
-
-    with pytest.raises(TemporaryError) as caught:
+    with pytest.raises(TemporaryError) as marked:
         await edge.mark(as_victim(pod), pod.metadata.resource_version, MESSAGE, datetime.now(UTC))
 
-    assert caught.value.reason == "conflict"
-    assert disruption_target(await the(space, "a")) is None
+    assert deleted.value.reason == marked.value.reason == "conflict"
+    after = await the(space, "a")
+    assert (after.metadata.deletion_timestamp, disruption_target(after)) == (None, None)
 
 
 async def test_clearing_is_a_compare_and_set_on_what_was_read(space: Space, edge: Cluster) -> None:
