@@ -440,17 +440,6 @@ async def test_a_planner_that_does_not_lead_compares_no_preemption_of_others() -
     assert await bench.told() == []
 
 
-async def test_a_mark_of_another_scheduler_or_on_a_pod_of_no_lower_priority_is_no_sign() -> None:
-    bench = following(two_nodes())
-
-    bench.mark("a")
-    bench.observing.put(unasked_preemptor("other", schedulerName="other"))
-    bench.observing.put(unasked_preemptor("low", priority=LOW))
-    await planned(bench)
-
-    assert await bench.told() == []
-
-
 async def test_the_pod_of_an_own_order_is_never_told_as_the_preemptor() -> None:
     bench = following(two_nodes())
     bench.ledger.serving.add("P")

@@ -173,35 +173,12 @@ async def test_a_victim_where_no_member_goes_belongs_to_the_group_too() -> None:
     assert "s9" in {victim.name for victim in there(found.default_preemption).victims}
 
 
-async def test_where_nothing_was_evicted_makeway_alone_had_a_way() -> None:
-    bench = Groups(cluster())
-    bench.decide_group()
-
-    (found,) = await bench.told(WINDOW)
-
-    assert found.result == "makewayOnly"
-    assert found.default_preemption is None
-
-
 async def test_a_group_that_finds_room_without_evictions_is_not_compared() -> None:
     bench = Groups(cluster())
     bench.decide_group()
     bench.place(bound=True, g0="n1", g1="n2")
 
     assert await bench.told(WINDOW) == []
-
-
-async def test_a_refusal_is_told_where_others_evicted() -> None:
-    bench = Groups(cluster())
-    bench.apply(PutPod(make_pod("a", "n1", HIGH, XL)))
-    bench.decide_group(must=3)
-    bench.place(g0="n2", g1="n3")
-    bench.mark_for_group("b")
-
-    (found,) = await bench.told()
-
-    assert found.result == "defaultOnly"
-    assert found.refusal is not None
 
 
 async def test_a_mark_for_a_pod_is_no_sign_of_a_group() -> None:
@@ -345,13 +322,3 @@ async def test_what_changes_while_members_are_read_is_planned_with(monkeypatch: 
     (found,) = await bench.told()
 
     assert (found.result, found.restored_pods) == ("same", 1)
-
-
-async def test_a_planner_that_does_not_lead_plans_for_nothing_unasked() -> None:
-    bench = Groups(cluster())
-    bench.mark_for_group("a", "b")
-    bench.place(g0="n1", g1="n2")
-
-    await bench.planned()
-
-    assert len(bench.observing) == 0

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from makeway.core.comparison import RemovedPod
 from makeway.planner.observe.marks import Evicted, Expected
-from makeway.planner.observe.pairing import MOST_WAITING, QUIET, WINDOW, ComparedPair, Pairing
+from makeway.planner.observe.pairing import MOST_WAITING, QUIET, ComparedPair, Pairing
 from unit.planner.building import HIGH, LOW, MID, NOW, make_pod
 from unit.planner.test_observing import pod_object
 
@@ -63,15 +63,6 @@ def test_marks_on_the_node_that_the_pod_is_nominated_to_are_its_victims() -> Non
         False,
     )
     assert len(pairing) == 0
-
-
-def test_a_plan_that_nothing_is_done_about_has_no_counterpart_in_the_end() -> None:
-    pairing = Pairing()
-    pairing.expect(plan("P"))
-
-    assert pairing.due(after(0) + WINDOW / 2) == []
-    (pair,) = pairing.due(after(0) + WINDOW)
-    assert (pair.nodes, pair.evicted, pair.bound) == ((), (), False)
 
 
 def test_a_pod_that_lives_on_unmarked_was_evicted_by_no_one() -> None:

@@ -66,16 +66,6 @@ def test_victims_of_one_plan_together_leave_the_guarantee() -> None:
     assert refused.retry_at == NOW + timedelta(minutes=1), "no event tells that the queue uses more elsewhere"
 
 
-def test_a_pod_too_large_for_what_is_above_a_guarantee_keeps_no_smaller_one() -> None:
-    built = tree(queue("a", guaranteed={"cpu": 200}), queue("b"))
-    sizes = {"first": 100, "large": 300, "small": 100}
-    pods = [pod(uid, "root.a", "n1", LOW + place, size) for place, (uid, size) in enumerate(sizes.items())]
-
-    found = plan(snapshot_of(built, *pods), ask(pod("new", "root.b", priority=HIGH, size=200)), NOW)
-
-    assert victims(found) == {"n1": ["first", "small"]}
-
-
 def test_what_live_orders_remove_no_longer_counts_towards_the_guarantee() -> None:
     built = tree(queue("a", guaranteed={"cpu": 300}), queue("p"))
     pods = [pod(f"a{number}", "root.a", "n1") for number in range(4)] + [pod("far", "root.a", "n2")]
@@ -103,22 +93,6 @@ def test_what_orders_have_just_removed_no_longer_counts_towards_the_guarantee() 
     assert {one.verdict.detail for one in near.exempt.pods} == {
         "the pods of its queue on this node would together go below a guarantee"
     }
-
-
-def test_an_ancestor_that_both_share_may_lend_its_guarantee() -> None:
-    built = tree(queue("team", queue("a"), queue("p"), guaranteed={"cpu": 500}))
-    snapshot = snapshot_of(built, *(pod(f"a{number}", "root.team.a", "n1") for number in range(5)))
-
-    result = plan(snapshot, ask(pod("new", "root.team.p", priority=HIGH)), NOW)
-
-    assert len(victims(result)["n1"]) == 1
-
-
-def test_an_ancestor_of_the_victim_alone_keeps_it() -> None:
-    built = tree(queue("team", queue("a"), guaranteed={"cpu": 500}), queue("p"))
-    snapshot = snapshot_of(built, *(pod(f"a{number}", "root.team.a", "n1") for number in range(5)))
-
-    assert isinstance(plan(snapshot, ask(pod("new", "root.p", priority=HIGH)), NOW), PlanRefusal)
 
 
 def test_a_preemptor_whose_queue_is_at_max_evicts_from_its_own_queue_only() -> None:
