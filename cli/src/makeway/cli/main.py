@@ -2,8 +2,7 @@
 
 Loading late keeps `makeway --help` and shell completion fast: numpy, aiohttp and the Kubernetes
 client are imported by the sub-command that needs them. A sub-command's module has an `app`
-(`typer.Typer`; one with a single command is that command, one with several is a group) or a function
-of the sub-command's name.
+(`typer.Typer`; one with a single command is that command, one with several is a group).
 
 As `kubectl makeway` it is the same command: kubectl finds `kubectl-makeway` on the PATH, and asks
 `kubectl_complete-makeway` for completions. Exit codes: see `makeway.cli.errors`.
@@ -156,24 +155,22 @@ def load(name: str) -> Any:
                 f"makeway {name} needs a checkout of the source: {error.name} is not in the installed package"
             )
         fail(needed(error, f"makeway {name}"))
-    sub_app = getattr(module, "app", None)
-    if sub_app is None:
-        sub_app = typer.Typer(add_completion=False)
-        sub_app.command()(getattr(module, name))
-    command = typer.main.get_command(sub_app)
+    command = typer.main.get_command(module.app)
     command.name = name
-    _join_lines(command)
     brief = sub_command.panel != _SERVICES and name != _OPTIONS_OF_ALL
     _shape_help(command, name, brief=brief)
     return command
 
 
 def _shape_help(command: Any, path: str, *, brief: bool) -> None:
-    """Begin the help of a command, and of its own commands, with examples.
+    """Begin the help of a command, and of its own commands, with examples; and join its paragraphs' lines.
 
-    brief: the options that reach NATS and Kubernetes are left to `makeway options`.
+    typer joins those of the first paragraph alone, so that a terminal narrower than the source breaks the
+    others twice. brief: the options that reach NATS and Kubernetes are left to `makeway options`.
     """
     own, name = command.format_help, _PROGRAM[_called() == _PLUGIN]
+    paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+    command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
     reaching = [one for one in command.params if getattr(one, "rich_help_panel", None) in _REACHING]
 
     def format_help(ctx: Any, formatter: Any) -> None:
@@ -191,19 +188,6 @@ def _shape_help(command: Any, path: str, *, brief: bool) -> None:
     command.format_help = format_help
     for inner_name, inner in getattr(command, "commands", {}).items():
         _shape_help(inner, f"{path} {inner_name}", brief=brief)
-
-
-def _join_lines(command: Any) -> None:
-    """Join the lines of each paragraph of a command's help, and of its own commands'.
-
-    typer joins those of the first paragraph alone, so that a terminal narrower than the source breaks the
-    others twice.
-    """
-    if command.help:
-        paragraphs = inspect.cleandoc(command.help).split("\n\n")
-        command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    for inner in getattr(command, "commands", {}).values():
-        _join_lines(inner)
 
 
 def _called() -> str:

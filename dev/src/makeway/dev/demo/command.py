@@ -19,9 +19,12 @@ from makeway.dev.demo.scenarios import MAIN, SCENARIOS, Scenario, played_first
 from makeway.dev.errors import DevError
 from makeway.dev.progress import ConsoleProgress
 
+app = typer.Typer(add_completion=False)
+
 _TOLD = "; ".join(f"{name}: {scenario.shows}" for name, scenario in SCENARIOS.items())
 
 
+@app.command()
 def demo(
     scenario: Annotated[str | None, typer.Argument(help=f"What to show. {_TOLD}.", show_default=MAIN)] = None,
     *,

@@ -303,21 +303,19 @@ class ObserveLoop:
 
     def _say_all(self, comparisons: Iterable[Comparison]) -> None:
         for comparison in comparisons:
-            if not self._said_before(comparison):
-                self._say(comparison)
-
-    def _say(self, comparison: Comparison) -> None:
-        self.metrics.compared(comparison)
-        _log.info(
-            "compared",
-            pod=f"{comparison.preemptor.namespace}/{comparison.preemptor.name}",
-            pod_uid=comparison.preemptor.uid,
-            decision_id=comparison.decision_id,
-            result=comparison.result,
-            decided_by=comparison.decided_by,
-            shared=comparison.shared,
-        )
-        try:
-            self._queue.put_nowait(comparison)
-        except asyncio.QueueFull:
-            self.metrics.comparison_records.labels("dropped").inc()
+            if self._said_before(comparison):
+                continue
+            self.metrics.compared(comparison)
+            _log.info(
+                "compared",
+                pod=f"{comparison.preemptor.namespace}/{comparison.preemptor.name}",
+                pod_uid=comparison.preemptor.uid,
+                decision_id=comparison.decision_id,
+                result=comparison.result,
+                decided_by=comparison.decided_by,
+                shared=comparison.shared,
+            )
+            try:
+                self._queue.put_nowait(comparison)
+            except asyncio.QueueFull:
+                self.metrics.comparison_records.labels("dropped").inc()

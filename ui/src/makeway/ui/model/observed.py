@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
 from datetime import datetime
 from typing import Final
 
@@ -12,6 +11,7 @@ from makeway.bus.comparison import Choice, Comparison
 from makeway.bus.messages import Victim
 from makeway.cli.history.comparisons import COMPARED, Summary, behind, summed, together
 from makeway.cli.units import place_text
+from makeway.core.recent import Recent
 from makeway.ui.model.entries import MOST_TEXT, first
 
 MOST_COMPARISONS: Final = 2_000
@@ -56,22 +56,17 @@ class Comparisons:
     """The last comparisons, each once, with few of its victims. O(victims) to take one in."""
 
     def __init__(self, most: int = MOST_COMPARISONS) -> None:
-        self._kept: deque[tuple[ComparedPod, Summary]] = deque(maxlen=most)
-        self._ids: Counter[str] = Counter()
+        self._kept = Recent[str, tuple[ComparedPod, Summary]](most)
 
     def add(self, comparison: Comparison) -> None:
         """Take one in; the oldest makes room for it."""
-        if self._ids[comparison.decision_id]:
-            return
-        if len(self._kept) == self._kept.maxlen:
-            del self._ids[self._kept[0][0].decision_id]
-        self._ids[comparison.decision_id] += 1
-        self._kept.append((_compared(comparison), summed([comparison])))
+        if comparison.decision_id not in self._kept:
+            self._kept[comparison.decision_id] = _compared(comparison), summed([comparison])
 
     def view(self, most: int, *, loaded: bool) -> ObservedView:
         """Return the sum of all, and the last few. O(comparisons)."""
-        newest = [compared for compared, _ in reversed(self._kept)]
-        total = together(one for _, one in self._kept)
+        newest = [compared for compared, _ in reversed(self._kept.values())]
+        total = together(one for _, one in self._kept.values())
         return ObservedView(loaded, total, dict(COMPARED), tuple(newest[:most]))
 
 
