@@ -83,6 +83,11 @@ func (g *Gate) admit(pod *v1.Pod, wanted demand, profileMode string) *Rejection 
 		// Pods of a group come to their cycle together, and once all are there.
 		g.removeWaiting(pod.UID)
 		w := newWaitingPod(pod, wanted, profileMode)
+		if g.waiting.comesLater(w) {
+			g.addWaiting(w)
+			w.due = true
+			return &Rejection{gate: g, reason: rejectedFull, message: "queue " + wanted.leaf.path + ": pods that wait for its room are tried first"}
+		}
 		w.passed = true
 		g.waiting.enter(w)
 		g.waiting.grant(w, g.clock.Now())

@@ -982,6 +982,30 @@ func TestAPodThatWasTriedIsTriedAgainWhenLimitsOrUsageChange(t *testing.T) {
 	}
 }
 
+func TestANewPodTakesNoRoomThatAnotherHasWaitedFor(t *testing.T) {
+	for name, test := range map[string]struct {
+		priority int32
+		first    string
+	}{"a lower one": {low, "waits"}, "a younger one": {mid, "waits"}, "a higher one": {high, "new"}} {
+		w := limited(t, limit("root"), limit("root.a", "cpu", 100), limit("root.b", "cpu", 100))
+		leaves, waits := on(in("root.a", "leaves", low, 100).Obj(), "n1"), in("root.a", "waits", mid, 100).Obj()
+		w.shows(leaves, waits)
+		w.admits(waits)
+		w.activated()
+		w.deletes(leaves)
+
+		newcomer := in("root.a", "new", test.priority, 100).CreationTimestamp(metav1.NewTime(start)).Obj()
+		atOnce := w.admits(newcomer)
+
+		if got := w.activated(); atOnce != (test.first == "new") || !atOnce && !slices.Equal(got, []string{"waits"}) {
+			t.Errorf("%s: it is let in at once: %t; activated %v", name, atOnce, got)
+		}
+		if !w.admits(in("root.b", "elsewhere", low, 100).Obj()) {
+			t.Errorf("%s: a pod of another queue waits for them", name)
+		}
+	}
+}
+
 func TestAPodThatIsShortInTwoQueuesIsTriedWhenTheUpperAloneHoldsLess(t *testing.T) {
 	w := limited(t, limit("root", "cpu", 100), limit("root.a", "cpu", 60), limit("root.b"))
 	elsewhere, p := on(in("root.b", "elsewhere", high, 20).Obj(), "n1"), in("root.a", "p", high, 60).Obj()

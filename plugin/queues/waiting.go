@@ -86,6 +86,7 @@ type waitingPods struct {
 	last     *waitingPod                     // in the line, up to which those have been checked that are not among the first
 	timers   time.Time                       // before which no timer of a pod is over
 	ticks    uint64                          // counts what may let pods in, and rounds
+	rounded  uint64                          // when the last round has looked at them, in ticks
 	freed    []uint64                        // when a queue has last come to hold less, in ticks, by its number in the tree
 	backoffs map[types.UID]activationBackoff // of pods that were activated and are not placed
 	promised ranks
@@ -204,6 +205,15 @@ func (l *waitingPods) isFreed(w *waitingPod) bool {
 	return w.blocked != nil && l.freed[w.blocked.number] > w.checked
 }
 
+// comesLater reports whether others come before a new pod that wait where it would enter, and where room was made since the last round.
+// O(waiting) where some was, else O(depth).
+func (l *waitingPods) comesLater(w *waitingPod) bool {
+	return slices.ContainsFunc(w.leaf.line, func(q *queue) bool { return l.freed[q.number] > l.rounded }) &&
+		slices.ContainsFunc(l.line, func(other *waitingPod) bool {
+			return !other.promised && l.isFreed(other) && other.blocked.holds(w.leaf) && before(other, w) < 0
+		})
+}
+
 // update takes a waiting pod in as it is now, and reports whether that makes a difference. A promise ends with what it was made for.
 func (l *waitingPods) update(pod *v1.Pod, tree *queueTree) bool {
 	w := l.pods[pod.UID]
@@ -256,6 +266,7 @@ func (l *waitingPods) round(usage *queueUsage, limitsKnown limitsState, applies 
 	if !l.timers.IsZero() && !now.Before(l.timers) {
 		l.runTimers(now)
 	}
+	l.rounded = l.ticks
 	taken, more := l.take()
 	for _, w := range taken {
 		if l.tryNow(w, usage, limitsKnown, applies, now) {
