@@ -82,8 +82,8 @@ INSTALLATIONS = {
 }
 
 
-def template(run: Run, *settings: str) -> str:
-    sets = [f"--set={one}" for one in settings]
+def template(run: Run, *settings: str, values: Path = CHART / "values.yaml") -> str:
+    sets = [f"--values={values}", *(f"--set={one}" for one in settings)]
     return run("helm", "template", "makeway", CHART, f"--kube-version={KUBERNETES_VERSION}", *sets)
 
 
@@ -94,6 +94,14 @@ def objects(text: str) -> list[dict[str, Any]]:
 def static_pods(text: str) -> list[dict[str, Any]]:
     data = [one.get("data", {}).get("makeway-planner.yaml") for one in objects(text)]
     return [yaml.safe_load(pod) for pod in data if pod]
+
+
+def assert_by_schemas(run: Run, directory: Path, rendered: str) -> None:
+    """Check each object by the schema of its kind, written into a directory."""
+    kinds = {(one["apiVersion"], one["kind"]) for one in objects(rendered)}
+    write_schemas(directory, [one for one in kinds if one[1] not in NOT_KUBERNETES])
+    skipped = f"-skip={','.join(NOT_KUBERNETES)}"
+    run("kubeconform", "-strict", skipped, f"-schema-location={directory}/{LOCATION}", stdin=rendered)
 
 
 def alerts() -> list[dict[str, Any]]:
@@ -120,20 +128,9 @@ def test_a_preset_renders_with_every_bridge_by_kubernetes_own_schemas(
     if bridge not in {"none": (bridge,), "external": ("external", "plugin"), "plugin": ("plugin",)}[own]:
         pytest.skip(f"its values are for bridge={own}")
 
-    rendered = run(
-        "helm",
-        "template",
-        "makeway",
-        CHART,
-        f"--kube-version={KUBERNETES_VERSION}",
-        f"--values={preset}",
-        f"--set=bridge={bridge}",
-    )
+    rendered = template(run, f"bridge={bridge}", values=preset)
 
-    kinds = {(one["apiVersion"], one["kind"]) for one in objects(rendered)}
-    write_schemas(tmp_path, [one for one in kinds if one[1] not in NOT_KUBERNETES])
-    skipped = f"-skip={','.join(NOT_KUBERNETES)}"
-    run("kubeconform", "-strict", skipped, f"-schema-location={tmp_path}/{LOCATION}", stdin=rendered)
+    assert_by_schemas(run, tmp_path, rendered)
 
 
 @pytest.mark.parametrize("settings", INSTALLATIONS.values(), ids=INSTALLATIONS)
@@ -144,10 +141,7 @@ def test_it_lints_and_keeps_to_all_schemas(run: Run, tmp_path: Path, settings: t
     rendered = template(run, *settings)
 
     rendered += "".join(f"---\n{yaml.safe_dump(pod)}" for pod in static_pods(rendered))
-    kinds = {(one["apiVersion"], one["kind"]) for one in objects(rendered)}
-    write_schemas(tmp_path, [one for one in kinds if one[1] not in NOT_KUBERNETES])
-    skipped = f"-skip={','.join(NOT_KUBERNETES)}"
-    run("kubeconform", "-strict", skipped, f"-schema-location={tmp_path}/{LOCATION}", stdin=rendered)
+    assert_by_schemas(run, tmp_path, rendered)
 
 
 def test_every_service_listens_on_the_port_that_its_probes_ask(run: Run) -> None:

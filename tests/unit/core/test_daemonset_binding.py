@@ -9,7 +9,7 @@ from makeway.core.daemonset.binding import bound_node
 from makeway.core.k8s.objects import Pod
 
 OWNER = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "logs", "uid": "ds", "controller": True}
-TERM = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}
+TERM: dict[str, Any] = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}
 
 
 def pod(*terms: dict[str, Any], owner: dict[str, Any] | None = OWNER) -> Pod:
@@ -34,30 +34,27 @@ def test_further_conditions_do_not_widen_a_term() -> None:
     assert bound_node(pod(narrower, TERM)) == "node-1"
 
 
-@pytest.mark.parametrize(
-    "owner", [None, {**OWNER, "kind": "ReplicaSet"}, {**OWNER, "controller": False}], ids=str
-)
-def test_a_pod_that_no_daemonset_controls_is_not_bound_by_one(owner: dict[str, Any] | None) -> None:
-    assert bound_node(pod(TERM, owner=owner)) == ""
+def by_name(operator: str, *nodes: str) -> dict[str, Any]:
+    return {"matchFields": [{"key": "metadata.name", "operator": operator, "values": nodes}]}
 
 
-@pytest.mark.parametrize(
-    "terms",
-    [
-        (),
-        ({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-1"]}]},),
-        ({"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node-1"]}]},),
-        ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1", "node-2"]}]},),
-        (TERM, {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-2"]}]}),
-        (TERM, {}),
-    ],
-    ids=["no term", "a label", "not in", "two nodes", "another node too", "an empty term too"],
-)
-def test_a_pod_that_may_run_elsewhere_is_not_bound(terms: tuple[dict[str, Any], ...]) -> None:
-    assert bound_node(pod(*terms)) == ""
+HOSTNAME = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-1"]}]}
+UNBOUND = {
+    "no owner": pod(TERM, owner=None),
+    "another owner": pod(TERM, owner={**OWNER, "kind": "ReplicaSet"}),
+    "an owner that does not control it": pod(TERM, owner={**OWNER, "controller": False}),
+    "no term": pod(),
+    "a label": pod(HOSTNAME),
+    "not in": pod(by_name("NotIn", "node-1")),
+    "two nodes": pod(by_name("In", "node-1", "node-2")),
+    "another node too": pod(TERM, by_name("In", "node-2")),
+    "an empty term too": pod(TERM, {}),
+    "no affinity": msgspec.convert(
+        {"metadata": {"name": "logs-x", "ownerReferences": [OWNER]}, "spec": {}}, Pod
+    ),
+}
 
 
-def test_a_daemonset_pod_without_any_affinity_is_not_bound() -> None:
-    owners = {"name": "logs-x", "ownerReferences": [OWNER]}
-
-    assert bound_node(msgspec.convert({"metadata": owners, "spec": {}}, Pod)) == ""
+@pytest.mark.parametrize("found", UNBOUND.values(), ids=UNBOUND)
+def test_a_pod_of_no_daemonset_or_that_may_run_elsewhere_is_not_bound(found: Pod) -> None:
+    assert bound_node(found) == ""

@@ -37,17 +37,19 @@ def test_a_pod_takes_back_only_up_to_its_queues_guarantee(held: int, asked: int,
     assert (found is not None) == takes
 
 
-@pytest.mark.parametrize("asked", [{"cpu": 1}, {GPU: 0, "cpu": 1}])
-def test_a_guarantee_of_nothing_that_is_requested_takes_nothing_back(asked: Amounts) -> None:
-    assert asks(TWO, "root.a", asked, {}) is None
-
-
-def test_a_queue_without_a_guarantee_takes_nothing_back() -> None:
-    assert asks(TWO, "root.b", {GPU: 1}, {}) is None
-
-
-def test_nothing_is_taken_back_where_that_is_not_turned_on() -> None:
-    assert asks(tree(queue("a", guaranteed={GPU: 4})), "root.a", {GPU: 1}, {}) is None
+@pytest.mark.parametrize(
+    "found",
+    [
+        asks(TWO, "root.a", {"cpu": 1}, {}),
+        asks(TWO, "root.a", {GPU: 0, "cpu": 1}, {}),
+        asks(TWO, "root.b", {GPU: 1}, {}),
+        asks(tree(queue("a", guaranteed={GPU: 4})), "root.a", {GPU: 1}, {}),
+        asks(TWO, "root.a", {GPU: 1}, {}, priority=2_000_000_000),
+    ],
+    ids=["not guaranteed", "none of it", "no guarantee", "not turned on", "system-critical"],
+)
+def test_nothing_is_taken_back(found: Reclaim | None) -> None:
+    assert found is None
 
 
 def test_the_deepest_queue_that_stays_within_its_guarantee_counts() -> None:
@@ -126,7 +128,3 @@ def test_a_pod_of_a_queue_that_has_come_since_stays() -> None:
     found = there(asks(TWO, "root.a", {GPU: 1}, {}))
 
     assert (found.with_pod("root.b", 5, {GPU: 1}) != "", found.with_pod("root.c", 5, {GPU: 1})) == (True, "")
-
-
-def test_system_critical_pods_take_nothing_back() -> None:
-    assert asks(TWO, "root.a", {GPU: 1}, {}, priority=2_000_000_000) is None

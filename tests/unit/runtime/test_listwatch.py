@@ -274,21 +274,19 @@ async def test_pauses_grow_and_stay_below_the_longest() -> None:
     assert all(0.024 <= pause < 0.2 for pause in pauses[3:6])
 
 
-async def test_a_watch_that_is_refused_at_once_every_time_does_not_spin() -> None:
-    api = FakeApi([page()], [[]] * 4)
+@pytest.mark.parametrize(
+    ("lists", "watches"),
+    [(1, [[]] * 4), (6, [[event("ERROR", {"code": 410})]] * 5)],
+    ids=["refused at once", "every version expired"],
+)
+async def test_a_watch_that_ends_at_once_every_time_does_not_spin(
+    lists: int, watches: list[list[Step]]
+) -> None:
+    api = FakeApi([page(version=version) for version in range(1, lists + 1)], watches)
 
     await play(api)
 
     assert api.times[-1] - api.times[1] > 0.04
-
-
-async def test_a_server_that_calls_every_version_expired_does_not_make_it_spin() -> None:
-    expired = event("ERROR", {"code": 410})
-    api = FakeApi([page(version=version) for version in range(1, 7)], [[expired]] * 5)
-
-    await play(api)
-
-    assert api.times[-1] - api.times[0] > 0.04
 
 
 async def test_an_object_that_cannot_be_read_costs_only_itself() -> None:
