@@ -205,11 +205,11 @@ func (l *waitingPods) isFreed(w *waitingPod) bool {
 	return w.blocked != nil && l.freed[w.blocked.number] > w.checked
 }
 
-// comesLater reports whether others come before a new pod that wait where it would enter, and where room was made since the last round.
-// O(waiting) where some was, else O(depth).
+// comesLater reports whether one of the first in line comes before a new pod, and waits where that would enter and room was made since the
+// last round. It looks at no more of them than a round checks, since PreEnqueue waits for it.
 func (l *waitingPods) comesLater(w *waitingPod) bool {
 	return slices.ContainsFunc(w.leaf.line, func(q *queue) bool { return l.freed[q.number] > l.rounded }) &&
-		slices.ContainsFunc(l.line, func(other *waitingPod) bool {
+		slices.ContainsFunc(l.line[:min(len(l.line), maxChecks)], func(other *waitingPod) bool {
 			return !other.promised && l.isFreed(other) && other.blocked.holds(w.leaf) && before(other, w) < 0
 		})
 }
