@@ -19,7 +19,7 @@ from makeway.bus.plan import GroupPreemptor, MemberClass, NodeSelection, PlanRep
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.brake import Brake
-from makeway.core.policy.document import OBJECTIVE, Groups, GroupTerm, Policy, PolicyLimits, Protection
+from makeway.core.policy.document import OBJECTIVE, Groups, GroupTerm, Policy, Protection
 from makeway.planner.offline.replaying import Replay, differences
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import GangPlan, PlanRefusal
@@ -143,21 +143,6 @@ async def test_a_pod_that_could_not_be_evicted_for_a_group_is_left_out_and_the_r
     assert there(none_left.refusal.retry_at) <= now + timedelta(seconds=10)
 
 
-async def test_a_group_whose_order_would_be_one_too_many_is_refused_for_now() -> None:
-    bench = Bench(full(Policy(limits=PolicyLimits(orders_in_flight=1))))
-    bench.ledger.ordered(live_order("ord-1", "Q"))
-
-    reply = await bench.ask()
-
-    assert (reply.status, reply.plan) == ("refused", None)
-    assert reply.refusal is not None
-    assert reply.refusal.reason == "OrdersInFlight"
-    assert reply.refusal.retry_at is not None
-    assert [one.kind for one in reply.refusal.depends_on] == ["orders"]
-    bench.ledger.ended(make_outcome("ord-1", datetime.now(UTC)))
-    assert (await bench.ask()).plan is not None
-
-
 async def test_a_plan_names_nodes_victims_and_its_price() -> None:
     bench = Bench()
 
@@ -245,14 +230,6 @@ async def test_a_refusal_says_how_many_members_would_have_room() -> None:
     assert "room for at most 0 of the 2 pods" in reply.refusal.message
     assert reply.refusal.retry_at is not None  # a rule keeps pods of lower priority
     assert bench.count("makeway_planner_refusals_total", reason="NotEnoughRoom") == 1
-
-
-async def test_a_refusal_from_a_snapshot_that_is_behind_is_not_final() -> None:
-    bench = Bench(full(Policy(protection=Protection(namespaces=("default",)))), behind=True)
-
-    reply = await bench.ask()
-
-    assert there(reply.refusal).retry_at is not None
 
 
 async def test_victims_of_live_orders_are_awaited_and_not_ordered_again() -> None:
