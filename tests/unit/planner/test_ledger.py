@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from builders_bus import make_victim
+from builders_bus import make_preemptor, make_victim
 from makeway.bus.messages import (
     EvictionOrder,
     Outcome,
@@ -97,6 +97,15 @@ def test_only_removed_pods_are_leaving_and_only_for_a_while() -> None:
 
     assert ledger.leaving(NOW) == {"a", "d"}
     assert ledger.leaving(NOW + timedelta(seconds=11)) == frozenset()
+
+
+def test_a_preemptor_that_asks_does_not_count_on_an_order_of_its_own() -> None:
+    ledger = Ledger()
+    ledger.ordered(make_order("ord-1", preemptor=make_preemptor("uid-p"), victims=order("", "a").victims))
+    ledger.ordered(order("ord-2", "b"))
+
+    assert ledger.in_flight(NOW, asking="uid-p") == {"b": "ord-2"}
+    assert ledger.in_flight(NOW, asking="uid-other") == {"a": "ord-1", "b": "ord-2"}
 
 
 def test_what_ended_long_ago_is_kept_nowhere_though_no_plan_asks_what_is_leaving() -> None:
