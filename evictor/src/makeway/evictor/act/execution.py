@@ -338,10 +338,8 @@ class Execution:
             return None
         work = self._work
         left = Counter(one.victim.namespace for one in work.progress.values() if one.verdict is None)
-        over = self._parts.caps.with_room(
-            self._over, party_of(work.order), left, work.clock.now(), together=False
-        )
-        return refused_by_cap(over)
+        wanted = Reservation(party_of(work.order), left, over=self._over)
+        return refused_by_cap(self._parts.caps.with_room(wanted, work.clock.now(), together=False))
 
 
 def incomplete(progress: list[VictimProgress]) -> Failed | Refused | None:

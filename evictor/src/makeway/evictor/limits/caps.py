@@ -137,7 +137,7 @@ class Caps:
                     return wanted
                 if wanted.over is not None and not wanted.waited:
                     wanted.waited = True
-                    held(self._with_room(wanted, clock.now()))
+                    held(self.with_room(wanted, clock.now()))
                     self._metrics.over_caps.labels(wanted.over.cap, "waited").inc()
                     _log.warning("order_over_cap", cap=wanted.over.cap, message=wanted.over.message)
                 if wanted.over is not None and (
@@ -146,7 +146,7 @@ class Caps:
                     or (order.kind == "quota" and not self._may_go_soon(wanted, clock.now()))
                 ):
                     self._metrics.over_caps.labels(wanted.over.cap, "refused").inc()
-                    return self._with_room(wanted, clock.now())
+                    return self.with_room(wanted, clock.now())
                 pause = _SERVE_EVERY.total_seconds()
                 if wanted.over is not None:
                     pause = min(POLL_SECONDS, (ends - clock.now()).total_seconds())
@@ -163,55 +163,28 @@ class Caps:
         over = self._all.over(self._rates(verified=True), party_of(order), victims, now)
         return over is not None or bool(self._line)
 
-    def with_room(
-        self,
-        over: OverCap,
-        party: str,
-        victims: Mapping[str, int],
-        now: datetime,
-        *,
-        together: bool,
-        verified: bool = False,
-    ) -> OverCap:
+    def with_room(self, wanted: Reservation, now: datetime, *, together: bool = True) -> OverCap:
         """Return when victims may go, one of them or all `together`, and the cap that holds till then.
 
-        `over`: what stands in the way now, which is another cap where that one ends earlier.
+        That is another cap than the one that stands in the way now where that one ends earlier.
         """
-        if (room := self._room(party, victims, now, together=together, verified=verified)) is None:
-            return over
-        first = victims if together else dict.fromkeys(list(victims)[:1], 1)
-        last = (
-            evictions.over(rates, party, first, room.at - _INSTANT)
-            for evictions, rates in self._counts(verified)
-        )
-        return replace(next((one for one in last if one is not None), over), room=room)
-
-    def _with_room(self, wanted: Reservation, now: datetime) -> OverCap:
-        assert wanted.over is not None  # noqa: S101 - both callers have looked
-        return self.with_room(
-            wanted.over, wanted.party, wanted.victims, now, together=True, verified=wanted.verified
-        )
-
-    def _room(
-        self, party: str, victims: Mapping[str, int], now: datetime, *, together: bool, verified: bool
-    ) -> Room | None:
-        rooms = [
-            evictions.room(rates, party, victims, now, together=together)
-            for evictions, rates in self._counts(verified)
-        ]
+        assert wanted.over is not None  # noqa: S101 - all callers have looked
+        counts = [(self._all, self._rates(verified=True))]
+        if not wanted.verified:
+            counts.append((self._unverified, self._rates(verified=False)))
+        party, victims = wanted.party, wanted.victims
+        rooms = [held.room(rates, party, victims, now, together=together) for held, rates in counts]
         known = [room for room in rooms if room is not None]
         if len(known) < len(rooms):
-            return None
-        return Room(max(room.at for room in known), min(room.victims for room in known))
-
-    def _counts(self, verified: bool) -> tuple[tuple[Evictions, Rates], ...]:
-        """Return what was evicted, and the caps on that, which an order has to keep to."""
-        every = self._all, self._rates(verified=True)
-        return (every,) if verified else (every, (self._unverified, self._rates(verified=False)))
+            return wanted.over
+        room = Room(max(room.at for room in known), min(room.victims for room in known))
+        first = victims if together else dict.fromkeys(list(victims)[:1], 1)
+        last = (held.over(rates, party, first, room.at - _INSTANT) for held, rates in counts)
+        return replace(next((one for one in last if one is not None), wanted.over), room=room)
 
     def _may_go_soon(self, wanted: Reservation, now: datetime) -> bool:
         """Report whether victims may go in a moment, if none go for others meanwhile."""
-        room = self._room(wanted.party, wanted.victims, now, together=True, verified=wanted.verified)
+        room = self.with_room(wanted, now).room
         return room is not None and room.at - now <= QUOTA_WAITS
 
     def settle(self, reserved: Iterable[Reservation], evicted: Mapping[str, int], now: datetime) -> None:
