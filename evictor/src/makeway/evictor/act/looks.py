@@ -121,15 +121,12 @@ class Looks:
         order, cluster = self._work.order, self._parts.cluster
         preemptor = order.preemptor
         assert preemptor is not None  # noqa: S101 - `admit` refused the order otherwise
-        reads = await asyncio.gather(
+        epoch, pod, node, _ = await asyncio.gather(
             self._epoch(),
             cluster.get_pod(preemptor.namespace, preemptor.name),
             cluster.get_node(order.node),
             cluster.read_brake(),
         )
-        epoch: Epoch | None = reads[0]
-        pod: Pod | None = reads[1]
-        node: Node | None = reads[2]
         priority_class: PriorityClass | None = None
         if pod is not None:
             await self._reads.daemonset(pod)

@@ -55,8 +55,7 @@ class Reads:
 
     async def victim(self, victim: Victim) -> Pod | None:
         """Read a victim's pod, and what it claims to belong to."""
-        async with self._places:
-            pod = await self._cluster.get_pod(victim.namespace, victim.name)
+        pod = await self._pod(victim)
         if pod is not None:
             await self.owners([pod])
         return pod
@@ -89,16 +88,16 @@ class Reads:
         waiting = await self._list(place, len(members)) if self._is_listed(place, len(members)) else ()
         found: dict[str, Pod | None] = {pod.metadata.uid: pod for pod in waiting}
         others = [member for member in members if member.uid not in found]
-        pods = await asyncio.gather(*(self._member(member) for member in others))
+        pods = await asyncio.gather(*(self._pod(member) for member in others))
         return found | {member.uid: pod for member, pod in zip(others, pods, strict=True)}
 
     async def nodes(self, names: Sequence[str]) -> dict[str, Node | None]:
         """Read nodes, by name."""
         return dict(zip(names, await asyncio.gather(*(self._node(name) for name in names)), strict=True))
 
-    async def _member(self, member: Placement) -> Pod | None:
+    async def _pod(self, one: Victim | Placement) -> Pod | None:
         async with self._places:
-            return await self._cluster.get_pod(member.namespace, member.name)
+            return await self._cluster.get_pod(one.namespace, one.name)
 
     async def _node(self, name: str) -> Node | None:
         async with self._places:

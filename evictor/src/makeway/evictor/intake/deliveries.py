@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import structlog
 
@@ -37,7 +37,7 @@ class OrderSource(Protocol):
 
 async def take_forever(
     orders: OrderSource,
-    handle: Callable[[OrderDelivery], Awaitable[None]],
+    handle: Callable[[OrderDelivery], Coroutine[Any, Any, None]],
     slots: Slots,
     most: int = MAX_IN_HAND,
     *,
@@ -53,9 +53,6 @@ async def take_forever(
     used, freed = 0, asyncio.Event()
     under_way: set[asyncio.Task[None]] = set()
     broken: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
-
-    async def run(delivery: OrderDelivery) -> None:
-        await handle(delivery)
 
     def ended(places: int, task: asyncio.Task[None]) -> None:
         nonlocal used
@@ -81,7 +78,7 @@ async def take_forever(
             elif delivery is not None:
                 places = places_of(len(delivery.data))
                 used += places
-                task = asyncio.create_task(run(delivery))
+                task = asyncio.create_task(handle(delivery))
                 under_way.add(task)
                 task.add_done_callback(partial(ended, places))
 

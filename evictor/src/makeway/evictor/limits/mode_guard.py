@@ -99,10 +99,6 @@ class ModeGuard:
         own, told = self._policy().limits.victims_per_order, limits.victims_per_order if limits else None
         return own if told is None else min(own, told)
 
-    def most_cross_node(self) -> int:
-        """Return how many victims of an order may be on nodes that no member comes to."""
-        return self._policy().cross_node.most_victims
-
     def rates(self, *, verified: bool = False) -> Rates:
         """Return how many pods may be evicted in a while: by the policy, and by how many pods there are.
 
@@ -144,7 +140,7 @@ class ModeGuard:
             return Refused(
                 "too-many-victims", f"{len(order.victims)} victims, the policy allows {limit} in an order"
             )
-        comes, most = {member.node for member in order.members}, self.most_cross_node()
+        comes, most = {member.node for member in order.members}, self._policy().cross_node.most_victims
         beside = sum(one.closes is not None and one.node not in comes for one in order.victims)
         if beside > most:
             return Refused(
