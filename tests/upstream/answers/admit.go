@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,6 +50,11 @@ func (m *maker) asWritten(pod *v1.Pod) {
 		for i := range containers {
 			if m.chance(4) {
 				limit(&containers[i].Resources)
+			}
+			for name, pages := range containers[i].Resources.Requests {
+				if strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) { // the API server takes none without a limit
+					containers[i].Resources.Limits = v1.ResourceList{name: pages}
+				}
 			}
 			for j := range containers[i].Ports {
 				if pod.Spec.HostNetwork {
