@@ -66,7 +66,10 @@ class ApiProbe:
                     raise OtherClusterError(
                         f"{self._api.server} is cluster {uid}, it was {self._cluster_uid}"
                     )
-                (self.usable.set if agrees else self.usable.clear)()
+                if agrees:
+                    self.usable.set()
+                else:
+                    self.usable.clear()
             await asyncio.sleep(again)
 
     async def _read_clock(self) -> bool:
