@@ -1,10 +1,10 @@
 package command
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -82,7 +82,7 @@ func built(t *testing.T, flags ...string) (known ask.ProfileArgs, plugins map[st
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	// At this verbosity Setup leaves the built profiles in the configuration that it returns.
-	ctx = klog.NewContext(ctx, textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(2), textlogger.Output(&bytes.Buffer{}))))
+	ctx = klog.NewContext(ctx, textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(2), textlogger.Output(io.Discard))))
 	opts := options.NewOptions()
 	command := &cobra.Command{}
 	for _, set := range opts.Flags.FlagSets {
