@@ -12,6 +12,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/utils/clock"
 
+	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -143,10 +144,8 @@ func (r *Retries) RefuseLate(pod wire.PodRef, asked Moment, at time.Time, depend
 	defer r.mu.Unlock()
 	entry := r.entry(pod)
 	late := entry.lateRefusals
-	if again := r.clock.Now().Add(min(askedAgain<<min(late, 10), askedAgainMax)); at.IsZero() || again.Before(at) {
-		at = again
-	}
-	r.refuse(entry, asked, at, dependsOn)
+	again := r.clock.Now().Add(min(askedAgain<<min(late, 10), askedAgainMax))
+	r.refuse(entry, asked, goroutines.Sooner(at, again), dependsOn)
 	entry.lateRefusals = late + 1
 	r.shrink()
 }

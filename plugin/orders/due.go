@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"makeway.dev/makeway/plugin/internal/goroutines"
 )
 
 // Due lets happen what the time and what is known bring about, and returns which pods to activate now and the time at which
@@ -11,11 +13,7 @@ import (
 func (f *InFlight) Due(now time.Time) (activations []Activation, next time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	again := func(at time.Time) {
-		if next.IsZero() || at.Before(next) {
-			next = at
-		}
-	}
+	again := func(at time.Time) { next = goroutines.Sooner(next, at) }
 	// What happens to one may be what another waits for that was looked at before.
 	for moved := true; moved; {
 		moved = false

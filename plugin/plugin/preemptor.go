@@ -263,14 +263,6 @@ func (p *preemptor) unplanned(reply *wire.PlanReply) *preemptResult {
 	return p.later(endNotSynced, "no plan: "+message)
 }
 
-// within returns a time, but none later than so long from now; zero is later than any.
-func (e *engine) within(most time.Duration, at time.Time) time.Time {
-	if soon := e.clock.Now().Add(most); at.IsZero() || soon.Before(at) {
-		return soon
-	}
-	return at
-}
-
 // refused ends an attempt that the planner has refused. The preemptor is tried again at a time, not before long where that is zero, or
 // when something that the refusal depends on changes; sooner where a cycle before has asked.
 func (p *preemptor) refused(refusal *wire.Refusal, retryAt time.Time, message string, and ...wire.Dependency) *preemptResult {

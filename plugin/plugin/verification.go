@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
@@ -177,7 +178,7 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) preemptRes
 	message := wire.Beginning(refusal.Message, wire.MostOfMessage)
 	if len(a.failed) > 0 {
 		// Planner and plugin see the cluster at different moments, and no event tells when they agree.
-		retryAt = a.engine.within(memory.PlanUnavailableMax, retryAt)
+		retryAt = goroutines.Sooner(retryAt, a.engine.clock.Now().Add(memory.PlanUnavailableMax))
 		message += fmt.Sprintf(" (nodes that were verified with the scheduler's filters: %s)", verify.Summary(a.failed))
 	}
 	var and []wire.Dependency

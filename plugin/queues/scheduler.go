@@ -154,8 +154,8 @@ func (s *scheduler) activateDue(ctx context.Context) {
 	defer goroutines.RecoverPanic(ctx, "gate", nil)
 	leads := s.leadership.Now(ctx)
 	refs, next := s.gate.due(leads)
-	if at := s.gate.clock.Now().Add(standbyPause); !leads && (next.IsZero() || at.Before(next)) {
-		next = at
+	if !leads {
+		next = goroutines.Sooner(next, s.gate.clock.Now().Add(standbyPause))
 	}
 	waiting, shut := s.gate.State()
 	gateWaiting.Set(float64(waiting))

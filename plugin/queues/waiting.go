@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -112,9 +113,7 @@ func (w *waitingPod) holdBack(now time.Time) {
 
 // checkCondition has a pod's condition checked at a time, or when it was to be checked before that.
 func (w *waitingPod) checkCondition(at time.Time) {
-	if w.conditionAt.IsZero() || at.Before(w.conditionAt) {
-		w.conditionAt = at
-	}
+	w.conditionAt = goroutines.Sooner(w.conditionAt, at)
 }
 
 // enter lets a pod wait that does not, and has just been checked. Its place in the line is found in O(log waiting), and what follows moves.
@@ -135,15 +134,7 @@ func (l *waitingPods) rest(w *waitingPod, until time.Time) {
 // setTimer sets when a pod is due in any case, or its promise ends; zero: never.
 func (l *waitingPods) setTimer(w *waitingPod, at time.Time) {
 	w.timer = at
-	l.timers = sooner(l.timers, at)
-}
-
-// sooner is the earlier of two times, of which zero is never.
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
+	l.timers = goroutines.Sooner(l.timers, at)
 }
 
 // recheckAll lets every pod be checked that has no promise. O(waiting).
@@ -291,7 +282,7 @@ func (l *waitingPods) runTimers(now time.Time) {
 			ended = append(ended, w)
 			continue
 		}
-		l.timers = sooner(l.timers, w.timer)
+		l.timers = goroutines.Sooner(l.timers, w.timer)
 	}
 	for _, w := range ended {
 		switch {

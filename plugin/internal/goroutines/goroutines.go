@@ -58,6 +58,14 @@ func GoRecovered(ctx context.Context, where string, run func(context.Context)) {
 	}()
 }
 
+// Sooner is the earlier of two times to wait for, of which zero is never.
+func Sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // Wait waits until a time, for ever where that is zero, until something changes, or until the context ends.
 func Wait(ctx context.Context, clock clock.Clock, until time.Time, changed <-chan struct{}) {
 	select {
