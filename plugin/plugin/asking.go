@@ -21,7 +21,6 @@ import (
 	"makeway.dev/makeway/plugin/internal/telemetry"
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
-	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -127,7 +126,7 @@ func (pl *MakeWay) startPrefetch(pod *v1.Pod) *ask.Prefetch {
 		return nil
 	}
 	all := pl.handle.SnapshotSharedLister().NodeInfos()
-	nodes = nodes.Without(sets.KeySet(pl.failedBefore(func() string { return verify.ClassOf(pod) })), all)
+	nodes = nodes.Without(sets.KeySet(pl.failedFor(pod)), all)
 	if nodes.Count == 0 {
 		return nil
 	}
@@ -158,11 +157,8 @@ func (pl *MakeWay) mayPrefetch(pod *v1.Pod) bool {
 		return false
 	}
 	planner := pl.engine.planner
-	if planner.Pods.Takes() > planner.Least && !planner.Late.Room(pod.Namespace, corev1helpers.PodPriority(pod)) {
-		return false
-	}
 	breaker, _ := planner.Pods.Current()
-	return breaker == telemetry.Closed && !pl.engine.remembers(pod.UID)
+	return breaker == telemetry.Closed && !pl.engine.remembers(pod.UID) && !pl.wouldBeDropped(planner.Pods, pod, planner.Least)
 }
 
 // finishPrefetch counts what has become of a cycle's prefetch, and ends the streak where there was no need for it.
@@ -238,7 +234,7 @@ func (p *preemptor) awaitReply(ctx context.Context, asked *ask.Asked, begin func
 	if asked == nil {
 		asked = kept
 	}
-	if asked == nil && p.wouldBeDropped() {
+	if asked == nil && !p.away && p.wouldBeDropped(p.breaker, p.pods[0], p.patience) {
 		p.dropped()
 		return nil, ask.ErrLate
 	}
@@ -284,9 +280,9 @@ func (p *preemptor) keep(asked *ask.Asked) {
 	goroutines.GoRecovered(p.engine.life, "late", func(ctx context.Context) { p.follow(ctx, asked) })
 }
 
-// wouldBeDropped reports whether an answer would come too late for this cycle, and there is no room to keep it for the next.
-func (p *preemptor) wouldBeDropped() bool {
-	return !p.away && p.breaker.Takes() > p.patience && !p.engine.planner.Late.Room(p.pods[0].Namespace, corev1helpers.PodPriority(p.pods[0]))
+// wouldBeDropped reports whether an answer would come too late for a cycle that waits so long, and there is no room to keep it for the next.
+func (pl *MakeWay) wouldBeDropped(breaker *ask.Breaker, pod *v1.Pod, patience time.Duration) bool {
+	return breaker.Takes() > patience && !pl.engine.planner.Late.Room(pod.Namespace, corev1helpers.PodPriority(pod))
 }
 
 // dropped has the preemptor tried again later, since too many answers are kept already.

@@ -3,7 +3,6 @@ package plugin
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -85,10 +84,8 @@ func (p *preemptor) preemptForPod(ctx context.Context, state fwk.CycleState, sta
 	planner.History.Needed(pod, potential)
 	attempt := &attempt{
 		preemptor: p, state: state, pod: pod, nodes: nodes, keptOut: keptOut, prefetch: cycleOf(state).prefetch,
-		potential: potential, failed: p.failedBefore(func() string { return verify.ClassOf(pod) }), full: p.engine.verified.samples.Full(p.engine.clock.Now(), pod.UID),
+		potential: potential, failed: p.failedFor(pod), full: p.engine.verified.samples.Full(p.engine.clock.Now(), pod.UID),
 	}
-
-	maps.Copy(attempt.failed, p.failedBefore(func() string { return string(pod.UID) }))
 
 	// 5) Ask the planner for candidates, and run the scheduler's filters on them.
 	p.waitFor(planner.Pods, planOf(pod, p.mode), cycleOf(state).taken(), p.args.PlanTimeout.Duration)

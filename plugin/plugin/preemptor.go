@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -281,6 +282,13 @@ func retryAtOf(refusal *wire.Refusal) time.Time {
 		return time.Time{}
 	}
 	return refusal.RetryAt.Time
+}
+
+// failedFor returns the nodes that failed verification for a pod, or for pods like it, and have not changed since.
+func (pl *MakeWay) failedFor(pod *v1.Pod) map[string]verify.Failure {
+	failed := pl.failedBefore(func() string { return verify.ClassOf(pod) })
+	maps.Copy(failed, pl.failedBefore(func() string { return string(pod.UID) }))
+	return failed
 }
 
 // failedBefore returns the nodes that failed verification for preemptors of a class, and have not changed since.
