@@ -353,6 +353,11 @@ class VictimOutcome(PodRef, frozen=True):
     grace_period_seconds: Int64 = 0
     deleted_at: Time | None = None
 
+    @property
+    def leaves(self) -> bool:
+        """Whether its pod has gone, or is on its way."""
+        return self.result in ("deleted", "terminating", "gone")
+
 
 class Rollback(Message, frozen=True):
     """What a failed order undid in the API: the nomination, and DisruptionTarget on pods that stay (UIDs).

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
-from makeway.bus.messages import Awaited, Outcome, VictimResult
+from makeway.bus.messages import Awaited, Outcome
 from makeway.evictor.judge.verdicts import Await, Failed
-
-_REMOVED: Final[frozenset[VictimResult]] = frozenset({"deleted", "terminating", "gone"})
 
 
 def awaited_state(
@@ -33,6 +30,4 @@ def awaited_state(
 
 def _removed(outcome: Outcome, uid: str) -> bool:
     """Report whether an order has removed a pod that another one awaits."""
-    return outcome.result == "succeeded" or any(
-        victim.uid == uid and victim.result in _REMOVED for victim in outcome.victims
-    )
+    return outcome.result == "succeeded" or any(one.uid == uid and one.leaves for one in outcome.victims)

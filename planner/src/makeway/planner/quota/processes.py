@@ -353,7 +353,7 @@ def gone_by(outcome: Outcome | None) -> int:
     """Count the victims that an order removed."""
     if outcome is None:
         return 0
-    return sum(victim.result in ("deleted", "terminating", "gone") for victim in outcome.victims)
+    return sum(victim.leaves for victim in outcome.victims)
 
 
 def _left_out(process: RunningQuota, outcome: Outcome | None) -> tuple[dict[str, str], dict[str, str]]:
