@@ -11,6 +11,8 @@ HIDDEN: Final = "(another namespace)"
 
 def safe(text: str) -> str:
     """Escape what a terminal would act on."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
