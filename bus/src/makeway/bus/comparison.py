@@ -92,3 +92,8 @@ class Comparison(Message, frozen=True):
     past_complete: bool = True
     planned_after_microseconds: Int64 = 0
     group: ComparedGroup | None = None
+
+    @property
+    def evicted(self) -> tuple[Victim, ...]:
+        """Whom another than makeway evicted; empty where it made no room, or whom is not known."""
+        return self.default_preemption.victims if self.default_preemption is not None else ()

@@ -18,7 +18,7 @@ from makeway.bus.comparison import Comparison
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import EvictionOrder, Outcome, Victim
 from makeway.cli.ages import age
-from makeway.cli.history.story import NOT_CARRIED_OUT, Message, Row, Story, row_of, was_by_others
+from makeway.cli.history.story import NOT_CARRIED_OUT, Message, Row, Story, row_of
 from makeway.cli.tables import Column
 from makeway.cli.units import names_of
 from makeway.core.k8s.times import api_time
@@ -94,7 +94,7 @@ class History:
         """Take one in; return the keys of the rows that are new, changed or gone, for `row`."""
         match message:
             case Comparison():
-                if not was_by_others(message):
+                if not message.evicted:
                     return ()
                 case = self._case(message.decision_id)
                 case.story = replace(case.story, comparison=message)

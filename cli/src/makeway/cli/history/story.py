@@ -71,8 +71,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     def victims(self) -> tuple[Victim, ...]:
         """Who was evicted, or would have been."""
         if self.by_others is not None:
-            theirs = self.by_others.default_preemption
-            return theirs.victims if theirs else ()
+            return self.by_others.evicted
         if self.order is not None and self.order.void is None:
             return self.order.victims
         return self.decision.victims if self.decision else ()
@@ -167,12 +166,6 @@ def row_of(story: Story, now: datetime) -> Row:
     )
 
 
-def was_by_others(comparison: Comparison) -> bool:
-    """Report whether a comparison tells of a preemption that happened, by another than makeway."""
-    theirs = comparison.default_preemption
-    return theirs is not None and bool(theirs.victims)
-
-
 def preempted_row(comparison: Comparison) -> Row:
     """Put into a row what kube-scheduler's own preemption did, or another scheduler's."""
     preemptor, theirs, group = comparison.preemptor, comparison.default_preemption, comparison.group
@@ -186,7 +179,7 @@ def preempted_row(comparison: Comparison) -> Row:
         members=group.members if group else 0,
         queue=comparison.queue,
         node=theirs.node if theirs and not group else "",
-        victims=theirs.victims if theirs else (),
+        victims=comparison.evicted,
         pdb_violations=theirs.pdb_violations if theirs else 0,
         reason=f"by {preemptor.scheduler_name}, not by makeway",
         decision_id=comparison.decision_id,

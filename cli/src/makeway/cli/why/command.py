@@ -145,8 +145,7 @@ def _lines(answer: Explanation) -> list[str]:
         for victim in () if subject.group else victims:
             lines += why_text.preempted(taken, victim)
     for other in answer.preempted_by_others:
-        theirs = other.default_preemption
-        for victim in filter(subject.takes, theirs.victims if theirs else ()):
+        for victim in filter(subject.takes, other.evicted):
             lines += why_text.preempted_by_another(other, victim)
     lines += _state(answer)
     for other in answer.served_by_others[-1:]:

@@ -115,10 +115,9 @@ async def by_others(bus: Bus, subject: Subject) -> tuple[list[Comparison], list[
     of_it: list[Comparison] = []
     for_it: list[Comparison] = []
     for one in await comparisons(bus):
-        victims = one.default_preemption.victims if one.default_preemption is not None else ()
-        if not subject.group and any(map(subject.takes, victims)):
+        if not subject.group and any(map(subject.takes, one.evicted)):
             of_it.append(one)
-        elif victims and subject.compared(one):
+        elif one.evicted and subject.compared(one):
             for_it.append(one)
     return of_it, for_it
 
@@ -355,7 +354,6 @@ async def _read_pod(api: Api, namespace: str, name: str) -> bytes | None:
 
 def _uid(subject: Subject, taken: list[EvictionOrder], others: list[Comparison]) -> str:
     """Return the UID of the last incarnation that an order took, or else another's preemption."""
-    theirs = [one.default_preemption for one in others[-1:] if one.default_preemption is not None]
     victims = [victim for one in taken[-1:] for victim in one.victims]
-    victims += [victim for one in theirs for victim in one.victims]
+    victims += [victim for one in others[-1:] for victim in one.evicted]
     return next((one.uid for one in victims if subject.takes(one)), "")

@@ -107,8 +107,7 @@ def preempted_by_another(comparison: Comparison, victim: Victim) -> Iterator[str
     )
     yield f"  for:   {compared_text(comparison)} (priority {preemptor.priority}){shared}"
     yield _rule(victim)
-    theirs = comparison.default_preemption
-    yield from _chosen_with(theirs.victims if theirs else (), victim)
+    yield from _chosen_with(comparison.evicted, victim)
     yield from _instead(comparison)
 
 
@@ -121,7 +120,7 @@ def served_by_another(comparison: Comparison) -> Iterator[str]:
         f"(priority {preemptor.priority}){where} {api_time(comparison.planned_at)}, not makeway"
     )
     shared = "; another pod preempted there at the same time, so some may be its" if comparison.shared else ""
-    victims = theirs.victims if theirs else ()
+    victims = comparison.evicted
     shown = victims[:_SHOWN] if comparison.group else victims
     for victim in shown:
         name = f"{victim.namespace}/{victim.name} (priority {victim.priority})"
