@@ -214,9 +214,7 @@ def unplanned_result(told: Unplanned) -> CheckResult:
     """Say what restricts preemption, and for whom it acts without a plan all the same."""
     if told.protecting:
         names = ", ".join((*told.protecting, *told.restricting))
-        return CheckResult(
-            "scheduler without a plan", "ok", f"nothing is evicted, since pods are protected: {names}"
-        )
+        return CheckResult(_WITHOUT_A_PLAN, "ok", f"nothing is evicted, since pods are protected: {names}")
     if not told.restricting:
         return CheckResult(_WITHOUT_A_PLAN, "ok", f"nothing restricts preemption: {_ACTS}")
     acting = [name for name in ("default", "system") if getattr(told, name) == "fallback"]
