@@ -131,7 +131,7 @@ class StolenToken:
         assert (await self.pod(name)).metadata.resource_version == before
 
     async def cannot_patch_by_any(self, name: str, patches: Mapping[str, Sequence[Patch]]) -> None:
-        """Try each patch, and see each refused for the reason that it stands under."""
+        """Try each patch, and see each refused for the reason that is its key."""
         for because, ones in patches.items():
             for patch in ones:
                 await self.cannot_patch(name, because, patch)

@@ -38,7 +38,7 @@ def limited(**limits: int) -> Policy:
 
 
 def at_its_cap() -> World:
-    """A world in which the one pod that may go in a minute has gone."""
+    """A world of which one pod may be evicted in a minute, and one was."""
     world = World(*running("a"))
     world.policy = limited(victims_per_minute=1, victims_per_order=1)
     world.evictor.parts.caps.count({"default": 1}, NOW)

@@ -591,7 +591,7 @@ async def test_an_evictor_that_was_stopped_looks_again_before_it_deletes() -> No
         # What is left of the second look at a, whose answer no longer matters.
         ({}, {("get_pod", "a"): 60}),
     ],
-    ids=["nobody acts on another's look before it is answered", "a look that says no stops all at once"],
+    ids=["none acts on another's look before it is answered", "a look that says no stops all at once"],
 )
 async def test_a_look_that_says_no_holds_for_all_victims(
     slow: dict[tuple[str, str], int], later: dict[tuple[str, str], int]

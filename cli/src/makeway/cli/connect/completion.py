@@ -66,7 +66,7 @@ def queues(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def records(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Offer the orders of the last day; after `dec-` the decisions of the last hour, of which many are."""
+    """Offer the orders of the last day; after `dec-` the decisions of the last hour, which are more."""
     of_decisions = incomplete.startswith("dec-")
 
     async def found(installation: Installation) -> list[str]:

@@ -114,7 +114,7 @@ async def _write(api: Api, namespace: str, name: str, before: StoredMap, data: M
 def manager_of(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
     """Return who would put its own text back; empty where none would. Pure.
 
-    Helm does not: the chart takes over what it finds, unless it is told to manage the policy.
+    Helm does not: the chart takes over what it finds, unless its values have it manage the policy.
     """
     for key, name in _MANAGERS.items():
         found = annotations.get(key) or labels.get(key)

@@ -89,7 +89,7 @@ def check(text: str) -> None:
 
 
 class Standing(msgspec.Struct, frozen=True, rename="camel"):
-    """What is known of one pending pod. nodes: their names by what stands in the way there."""
+    """What is known of one pending pod. nodes: their names by what is in the way there."""
 
     found: Pending
     nodes: dict[str, tuple[str, ...]]

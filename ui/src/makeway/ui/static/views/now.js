@@ -111,7 +111,7 @@ function refused(reasons) {
       entry.times > 1 ? ` ${entry.times} times` : '')))]));
 }
 
-// What stands in the way of a component's work.
+// What keeps a component from its work.
 function remark(one) {
   const said = [one.trouble, one.brake && `braked: ${one.brake}`, one.breaker && `breaker open: ${one.breaker}`, one.loops];
   return said.filter(Boolean).join('; ');
