@@ -142,7 +142,7 @@ def test_a_plan_that_no_order_has_come_of_is_marked_once_none_can_come() -> None
 
     assert {row.result for row in rows(*asked, now=AT + timedelta(seconds=20))} == {"planned"}
     assert [row.result for row in found] == [NOT_CARRIED_OUT] * 3
-    assert [row.reason.partition(":")[0] for row in found] == ["no order", "no order", "asked ahead"]
+    assert [row.reason.partition(":")[0] for row in found] == ["planned again", "no order", "asked ahead"]
     assert cells(found[1], later)[7:9] == ("not carried out", "no order")
     assert [row.result for row in rows(decision(), order(), now=later)] == ["live"]
     assert [row.result for row in rows(decision(mode="observe"), now=later)] == ["observed"]

@@ -89,6 +89,7 @@ class History:
     _cases: OrderedDict[str, _Case] = field(default_factory=OrderedDict)
     _by_order: dict[str, _Case] = field(default_factory=dict)
     _refused: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _last: dict[str, datetime] = field(default_factory=dict)
 
     def add(self, message: Message) -> tuple[str, ...]:
         """Take one in; return the keys of the rows that are new, changed or gone, for `row`."""
@@ -108,17 +109,18 @@ class History:
             case Outcome():
                 case = self._by_order.setdefault(message.order_id, _Case())
                 case.story = replace(case.story, outcome=message)
+        self._date(case.story)
         return (case.key,) if case.key else ()
 
     def rows(self, now: datetime, wanted: Wanted = Wanted()) -> list[Row]:
         """Return the rows, the eldest first. Outcomes whose orders are gone from the stream have none."""
-        rows = [row_of(case.story, now) for case in self._cases.values()]
+        rows = [self._row(case.story, now) for case in self._cases.values()]
         return sorted((row for row in rows if wanted.takes(row)), key=lambda row: (row.at, row.decision_id))
 
     def row(self, key: str, now: datetime) -> Row | None:
         """Return the row of a key that `add` named; None where there is none (any more). O(1)."""
         case = self._cases.get(key)
-        return row_of(case.story, now) if case is not None else None
+        return self._row(case.story, now) if case is not None else None
 
     def forget(self, most: int) -> list[str]:
         """Keep no more than the last so many, but those that are live; return the keys of the others."""
@@ -134,14 +136,26 @@ class History:
             self._by_order = {key: case for key, case in self._by_order.items() if case.key}
         if len(self._refused) > 2 * most:
             self._refused = {uid: last for uid, last in self._refused.items() if last[0] in self._cases}
+        if len(self._last) > 2 * most:
+            uids = {case.story.uid for case in self._cases.values()}
+            self._last = {uid: at for uid, at in self._last.items() if uid in uids}
         return gone
 
     def _case(self, key: str) -> _Case:
         return self._cases.setdefault(key, _Case(key))
 
+    def _row(self, story: Story, now: datetime) -> Row:
+        return row_of(story, self._last.get(story.uid), now)
+
+    def _date(self, story: Story) -> None:
+        """Note when the pod of a story was last decided about."""
+        if story.uid and (at := story.at) is not None:
+            self._last[story.uid] = max(at, self._last.get(story.uid, at))
+
     def _decided(self, record: DecisionRecord) -> tuple[str, ...]:
         case = self._case(record.decision_id)
         case.story = replace(case.story, decision=record)
+        self._date(case.story)
         uid = record.preemptor_uid
         if not uid or record.diagnosis is None:
             return (case.key,)

@@ -19,7 +19,8 @@ ORDERED_WITHIN: Final = timedelta(seconds=30)
 
 NOT_CARRIED_OUT: Final = "notCarriedOut"
 
-_NOT_ORDERED: Final = "no order: its scheduler asked again, found other room, or its filters said no"
+_PLANNED_AGAIN: Final = "planned again: its scheduler asked once more"
+_NOT_ORDERED: Final = "no order: its scheduler found other room, or its filters said no"
 
 Message = DecisionRecord | EvictionOrder | Outcome | Comparison
 """What stories are made of."""
@@ -133,8 +134,11 @@ class Row(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     preempted_by: str = ""
 
 
-def row_of(story: Story, now: datetime) -> Row:
-    """Return the row of a story; a plan that no order has come of in time is marked."""
+def row_of(story: Story, last: datetime | None, now: datetime) -> Row:
+    """Return the row of a story; a plan that no order has come of in time is marked.
+
+    `last`: when its pod was last decided about; None where that is not known.
+    """
     if story.by_others is not None:
         return preempted_row(story.by_others)
     decision, order, outcome = story.decision, story.order, story.outcome
@@ -142,7 +146,8 @@ def row_of(story: Story, now: datetime) -> Row:
     ordered = order if order is not None and order.void is None else None
     result, reason = _result(story), _reason(story)
     if result == "planned" and now - (story.at or now) >= ORDERED_WITHIN:
-        result, reason = NOT_CARRIED_OUT, reason or _NOT_ORDERED
+        again = last is not None and story.at is not None and story.at < last
+        result, reason = NOT_CARRIED_OUT, reason or (_PLANNED_AGAIN if again else _NOT_ORDERED)
     return Row(
         at=story.at or now,
         kind=order.kind if order else decision.kind if decision else "pod",
