@@ -14,7 +14,7 @@ affinity once, with all gone: looser than the filters, never stricter.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -221,8 +221,7 @@ class BatchGroups:
 class PlanGroups:
     """Groups for one question. What is worked out of a unit is kept for the question.
 
-    So is its place: of all batches it is the same. `leaving_gangs`: how many pods each gang has less once
-    those in flight have gone.
+    `leaving_gangs`: how many pods each gang has less once those in flight have gone.
     """
 
     snapshot: Snapshot
@@ -271,11 +270,8 @@ class PlanGroups:
         if not numbers.any():
             return batch, None
         found, inverse = np.unique(groups.unit_of[numbers], return_inverse=True)
-        for number in found[found > 0].tolist():
-            self.planned(number)
-        units = [None, *self._planned.values()]
-        turns = {number: turn for turn, number in enumerate(self._planned, 1)}
-        unit = np.array([turns.get(one, 0) for one in found.tolist()])[inverse].reshape(numbers.shape)
+        units = [None, *(self.planned(number) for number in found[found > 0].tolist())]
+        unit = (inverse + (found[0] > 0)).reshape(numbers.shape)
         alone = unit == 0
         by_uid = sorted((one.first, one.unit.key) for one in units if one is not None)
         places = {key: place for place, (_, key) in enumerate(by_uid, 1)}
@@ -337,6 +333,12 @@ class PlanGroups:
             covered=np.asarray((covered[unit] > 0).any(axis=0)),
             charged=np.zeros(unit.shape, np.int64),
         )
+
+    def numbered(self, units: Iterable[PlannedUnit | None]) -> tuple[list[PlannedUnit | None], Ints]:
+        """Return all units of the batches so far, and the places there of some: 0 for none. O(units)."""
+        places = {number: place for place, number in enumerate(self._planned, 1)}
+        there = [0 if one is None else places[one.unit.number] for one in units]
+        return [None, *self._planned.values()], np.array(there, np.int64)
 
     def _surplus(self) -> Ints:
         """Return `PodGroups.surplus` as it is once the pods in flight have gone. O(groups) with any."""

@@ -59,6 +59,7 @@ def part_of(
     room = allocatable - columns.requested[asked] - batch.reserved[asked]
     room = np.where(served[:, None] & (allocatable == 0), MOST, room)
     none = np.broadcast_to(0, shape)
+    units, unit = planning.numbered(() if groups is None else groups.units)
     alone = columns.group if len(snapshot.groups) else none
     if groups is not None:
         alone = np.where(groups.unit > 0, 0, alone)
@@ -78,14 +79,14 @@ def part_of(
         budgets=columns.budgets if len(snapshot.budgets) else none,
         lost=_lost(columns, removable, planning.lost_work),
         gang=alone,
-        unit=none if groups is None else groups.unit,
+        unit=none if groups is None else unit[groups.unit],
         follows=np.broadcast_to(np.False_, shape) if groups is None else groups.follows,
         weighed=tuple(one.as_known(columns.signature) for one in weights),
         queue=np.broadcast_to(-1, shape) if queues is None else queues.as_known(columns.signature) - 1,
         pods=_pods(batch, rows),
         awaited=batch.awaited,
         nominated=batch.nominated,
-        units=[None] if groups is None else groups.units,
+        units=units,
         spare=_spare(planning, spare),
     )
 
@@ -166,7 +167,7 @@ def joined(parts: Sequence[Part]) -> Generator[None, None, Part]:
         pods=[pods[at] for at in order.tolist()],
         awaited=by_node(part.awaited for part in parts),
         nominated=by_node(part.nominated for part in parts),
-        units=max((part.units for part in parts), key=len),
+        units=parts[-1].units,
         spare={gang: left for part in parts for gang, left in part.spare.items()},
     )
 
