@@ -26,7 +26,21 @@ from makeway.planner.snapshot.node_slots import NodeSlots
 from makeway.planner.snapshot.pending_updates import PendingUpdates
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
-from unit.planner.building import LOW, NEG, S, make_class, make_node, make_pod, make_snapshot, settle
+from unit.planner.building import (
+    HIGH,
+    LOW,
+    NEG,
+    XL,
+    S,
+    ask,
+    choices,
+    make_class,
+    make_node,
+    make_pod,
+    make_snapshot,
+    planned,
+    settle,
+)
 
 TREES = (
     tree(queue("team", guaranteed={"cpu": S}), queue("default")),
@@ -138,6 +152,20 @@ def test_nodes_whose_exemptions_differ_count_as_changed(
     after = state(snapshot)["rows"]
     changed = {name for name, row in snapshot.rows.items() if snapshot.changed[row] > seen}
     assert changed == {name for name in after if after[name] != before[name]}
+
+
+def test_what_a_plan_saw_while_a_policy_was_applied_is_looked_at_again() -> None:
+    pods = [make_pod(uid, node, LOW, XL) for uid, node in (("x", "a"), ("y", "b"))]
+    keeping = Policy(protection=Protection(minimum_priority=LOW))
+    snapshot = make_snapshot(["a", "b"], pods, policy=keeping, chunk=1)
+    urgent = ask(make_pod("P", "", HIGH, XL))
+
+    snapshot.apply(Enforce(Policy(), "next"))
+    snapshot.pending_updates.apply_chunk()
+    assert choices(planned(snapshot, urgent)) == [("a", {"x"})]
+    settle(snapshot)
+
+    assert sorted(choices(planned(snapshot, urgent))) == [("a", {"x"}), ("b", {"y"})]
 
 
 def test_a_class_that_says_the_same_again_ends_no_visit_to_its_pods() -> None:

@@ -286,10 +286,7 @@ class PodTable:
         pod = self.by_uid.get(uid)
         if pod is None or not pod.node:
             return
-        place = self._nodes.place_of(pod)
-        if place is None or self._renew(pod):
-            if place is not None:
-                self._nodes.changed[place[0]] = self._nodes.revision
+        if self._renew(pod) or pod.node not in self._nodes.rows:
             self._nodes.touch(self.groups.touched_by(pod))
 
     def enqueue(self, uid: str) -> None:
