@@ -259,9 +259,10 @@ class PodTable:
         if pod is None:
             return
         before = self._signatures[uid]
-        self._signatures[uid] = self.signatures.acquire(pod.signature)
+        number = self._signatures[uid] = self.signatures.acquire(pod.signature)
         self.signatures.release(before)
-        self._renew(pod)
+        if number != before:
+            self._renew(pod)
 
     def match(self, uid: str) -> None:
         """Enter a pod under the budgets that cover it now."""
