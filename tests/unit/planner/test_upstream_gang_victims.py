@@ -7,15 +7,14 @@ are a chosen difference: other victims than theirs.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import msgspec
 import pytest
 
-from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.result import GangPlan
-from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup
+from makeway.planner.snapshot.changes import PutPod
 from unit.planner.building import HIGH, LOW, MID, NOW, ask, make_budget, make_node, make_pod, make_snapshot
+from unit.planner.grouping import pod_group
 
 SURPLUS = "members beyond minCount are placed only where that costs nothing"
 FITS = "the group fits, and nothing is preempted"
@@ -213,15 +212,12 @@ is one case here."""
 def victims_of(case: Case) -> tuple[frozenset[str] | None, int]:
     """Return the planner's victims, None where it refuses, and how many violate a budget."""
     nodes = [make_node(f"node{number}", size=room) for number, room in enumerate(case.rooms, 1)]
-    snapshot = make_snapshot(nodes, (), [make_budget("budget", {"app": "foo"}, 0)])
-    snapshot.apply(KnowPodGroups(True, True, True))
-    for name, priority in (*case.whole.items(), *case.single.items()):
-        record = GroupRecord(
-            key=GroupKey("default", name), uid=name, whole=name in case.whole, priority=priority
-        )
-        snapshot.apply(PutPodGroup(record))
-    for one in case.pods:
-        pod = make_pod(
+    groups = [
+        pod_group(name, whole=name in case.whole, priority=priority)
+        for name, priority in (*case.whole.items(), *case.single.items())
+    ]
+    pods = [
+        make_pod(
             one.name,
             f"node{one.node}",
             one.priority,
@@ -229,8 +225,11 @@ def victims_of(case: Case) -> tuple[frozenset[str] | None, int]:
             start=one.start,
             labels={"app": "foo"} if one.covered else {},
             ends=10 if one.ending else None,
+            group=one.group,
         )
-        snapshot.apply(PutPod(msgspec.structs.replace(pod, group=one.group)))
+        for one in case.pods
+    ]
+    snapshot = make_snapshot(nodes, pods, [make_budget("budget", {"app": "foo"}, 0)], groups=groups)
     member = make_pod("member", "", case.priority, 1)
     snapshot.apply(PutPod(member))
     question = GangQuestion("default/gang", (GangClass(ask(member), case.members),), 1)

@@ -5,32 +5,28 @@ Each was written anew for the planner. Node names of theirs are the node selecto
 
 from dataclasses import dataclass
 
-import msgspec
 import pytest
 
-from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
+from makeway.core.k8s.pod_groups import GroupRecord
 from makeway.planner.plan.result import Plan, PlanRefusal
-from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup
 from makeway.planner.snapshot.records import PodRecord
 from unit.planner.building import NOW, ask, make_node, make_pod, make_snapshot
 from unit.planner.caching import plan
+from unit.planner.grouping import pod_group
 
 LOW, MEDIUM, HIGH = 100, 200, 300
 
 
 def whole(name: str, priority: int = LOW, *, composite: bool = False, single: bool = False) -> GroupRecord:
-    return GroupRecord(
-        key=GroupKey("default", name, composite), uid=name, whole=not single, priority=priority
-    )
+    return pod_group(name, whole=not single, priority=priority, composite=composite)
 
 
 def part_of(name: str, parent: str, priority: int = LOW) -> GroupRecord:
-    return GroupRecord(key=GroupKey("default", name), uid=name, parent=parent, priority=priority)
+    return pod_group(name, whole=False, priority=priority, parent=parent)
 
 
 def pod(name: str, node: str, milli_cpu: int, group: str = "", priority: int = LOW) -> PodRecord:
-    record = make_pod(name, node, priority, requests={"cpu": milli_cpu})
-    return msgspec.structs.replace(record, group=group)
+    return make_pod(name, node, priority, requests={"cpu": milli_cpu}, group=group)
 
 
 @dataclass(frozen=True)
@@ -96,12 +92,8 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_same_pods_go_as_with_kube_scheduler(case: Case) -> None:
     sizes = {"node1": 500, "node2": 500, "large": 1000}
-    snapshot = make_snapshot([make_node(name, size) for name, size in sizes.items()], ())
-    snapshot.apply(KnowPodGroups(True, True, True))
-    for group in case.groups:
-        snapshot.apply(PutPodGroup(group))
-    for one in case.pods:
-        snapshot.apply(PutPod(one))
+    nodes = [make_node(name, size) for name, size in sizes.items()]
+    snapshot = make_snapshot(nodes, case.pods, groups=case.groups)
 
     found = plan(snapshot, ask(pod("preemptor", "", case.milli_cpu, priority=HIGH), nodes=[case.node]), NOW)
 
