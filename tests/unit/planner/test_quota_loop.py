@@ -278,6 +278,23 @@ async def test_a_parent_and_a_queue_below_lowered_together_both_come_down() -> N
     assert found["root.research"].result == "success"
 
 
+async def test_a_plan_leaves_other_queues_to_the_processes_that_run_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lowered = [replace(queue(name, maximum={"cpu": 5}), delay=AT_ONCE) for name in "ab"]
+    snapshot = snapshot_of(tree(*lowered), *pods_in("root.a", "a1", "a2"), *pods_in("root.b", "b1", "b2"))
+    running = dict[str, frozenset[str]]()
+
+    def noted(snapshot: Snapshot, tree: QueueTree, inputs: QuotaInputs) -> Steps[QuotaAnswer]:
+        running.setdefault(inputs.queue, inputs.running)
+        return answering(snapshot, tree, inputs)
+
+    monkeypatch.setattr("makeway.planner.quota.loop.answering", noted)
+    await ended(snapshot, Evicting(snapshot), "root.a", "root.b")
+
+    assert running == {"root.a": {"root.b"}, "root.b": {"root.a"}}
+
+
 async def test_a_new_leader_leaves_alone_what_the_one_before_has_settled() -> None:
     """The process of root.a ended without evicting a pod; the timer of root.b ran."""
     built = tree(

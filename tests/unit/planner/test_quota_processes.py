@@ -270,12 +270,6 @@ def test_a_queue_waits_for_those_below_it_as_long_as_these_wait_for_a_cap() -> N
     assert control.due(NESTED, later + 4 * PATIENCE) == ["root.p.c"]
 
 
-def test_the_processes_of_other_queues_are_told_to_a_plan() -> None:
-    control = under_way("x")
-
-    assert control.processes.keys() == {PATH}
-
-
 NESTED = tree(queue("p", queue("c", maximum=1, delay_seconds=10), maximum=2, delay_seconds=10))
 
 
