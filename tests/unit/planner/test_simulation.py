@@ -16,7 +16,7 @@ from unit.planner.offline_building import Object, budget, names, node, pod, prio
 
 
 def pods_of(found: list[Manifest], cluster: World | None = None) -> list[Manifest]:
-    """Return the pods that a file stands for."""
+    """Return the pods that a file asks for."""
     return [new.manifest for new in applied(cluster or World(), [(found, "x")], "default").pods]
 
 

@@ -30,7 +30,7 @@ def adopt(world: World, text: str, where: str, source: Source | None = None) -> 
 
 
 def take(world: World, maps: Mapping[str, Mapping[str, str]], namespace: str) -> None:
-    """Put in force what makeway's ConfigMaps hold, by their names; what is refused is told, and not in force.
+    """Put in force what makeway's ConfigMaps hold, by their names; what is refused is not, with a warning.
 
     Where the record of tolerations cannot be used, any class that is gone protects.
     """
@@ -53,7 +53,7 @@ def take(world: World, maps: Mapping[str, Mapping[str, str]], namespace: str) ->
 
 
 def no_tolerations(world: World, namespace: str, why: str) -> None:
-    """Let any class that is gone protect, and tell why."""
+    """Let any class that is gone protect, and warn why."""
     world.warnings.append(
         f"ConfigMap {namespace}/{CONFIGMAP}: {why}, so pods whose PriorityClass is gone stay"
     )

@@ -213,7 +213,7 @@ class GangDomain:
 class GangPlan(Planned):
     """Where the members go, in an order in which they can be placed, and which pods must go for them.
 
-    `victims`: node by node; pods of one unit stand next to one another. Without any, the columns need no pod
+    `victims`: node by node; pods of one unit are next to one another. Without any, the columns need no pod
     gone. More are placed than have to be only where that costs nothing. `domains`: key and value of each
     topology constraint. `priced`: the domains that were looked at, best first. `changed`: the cluster did so
     meanwhile; this holds in it as it is now, but another plan might be made there.

@@ -85,7 +85,7 @@ def _labels(budget: Budget) -> list[tuple[str, str]]:
 class BudgetTable:
     """Budgets by number, and interned sets of them. Mutated only by the snapshot that owns it.
 
-    What plans read of all budgets and sets at once stands in arrays that are kept with every change:
+    What plans read of all budgets and sets at once is in arrays that are kept with every change:
     `_allowed`: int64[numbers], what each budget allows; `_table`: int64[sets, MOST_A_POD], their budgets, -1
     where a set has no more; `_widest`: no set has more; `_health`: int64[sets], their pods'; `_hard`:
     bool[sets], they are of namespaces whose budgets are hard, which `_hard_spaces` lists; `_frees`:
