@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -33,8 +33,8 @@ class First:
 def fillings(model: Model, base: Draft, each: Ints, work: Work) -> Generator[None, None, First]:
     """Return first plans: at the least level without a violated budget, or else with.
 
-    Where the objective has another order, both, and those at the highest level. `base`: who goes in each.
-    `each`: as of `most_alone`.
+    Where the objective has another order, both, and those at the highest level. Where all of them take more
+    victims than an order may have, one with few. `base`: who goes in each. `each`: as of `most_alone`.
     """
     levels = [-MOST, *_priorities(model)]
     highest = price_of(model, base).highest
@@ -70,6 +70,9 @@ def fillings(model: Model, base: Draft, each: Ints, work: Work) -> Generator[Non
         if budgets_first:
             break
         found.append((yield from _at(model, base, levels[-1], work, strict=strict)))
+    if all(one.missing for one in found) and any(one.bounded for one in found):
+        fewest = replace(model, objective=("victims",))
+        found.append((yield from _at_least_level(fewest, base, levels[low:], work, strict=False))[1])
     return First(found, levels[low])
 
 
@@ -145,18 +148,19 @@ def _most_by(model: Model, rule: RoomRule, each: Ints) -> int:
 def fewest_victims(model: Model, each: Ints) -> int:
     """Return how many pods go at the least in any plan for members of one class: a bound.
 
-    As if every member was as cheap as the cheapest, and where there are more pods than MOST_SORTED all that
-    may go as large as the largest. 0 for several classes. `each`: as of `most_alone`. O(slots · nodes +
-    MOST_COUNTED · nodes).
+    As if members came as cheaply as they ever do on each node, and where there are more pods than MOST_SORTED
+    all that may go as large as the largest. 0 for several classes. `each`: as of `most_alone`.
+    O(slots · nodes + MOST_COUNTED · nodes).
     """
     if len(model.counts) > 1 or not each.any():
         return 0
     usable = np.flatnonzero(each[0])
     asked, most = np.flatnonzero(model.need[0] > 0), each[0][usable]
     fine = asked.size * model.removable.size <= MOST_SORTED and _differ(model, asked)
+    alike = np.ones(usable.size, np.int64)
     if not fine:  # nodes with as much room are alike then
         rows = np.vstack([model.room[asked][:, usable], most]).T
-        _, first = np.unique(rows @ MIXERS[: rows.shape[1]], return_index=True)
+        _, first, alike = np.unique(rows @ MIXERS[: rows.shape[1]], return_index=True, return_counts=True)
         usable, most = usable[first], most[first]
     need, room = model.need[0][asked][:, None], model.room[asked][:, usable]
     counts = np.arange(1, min(int(most.max()), MOST_COUNTED) + 1)
@@ -166,12 +170,15 @@ def fewest_victims(model: Model, each: Ints) -> int:
     if fine:
         freed = np.cumsum(-np.sort(-model.uses[asked][:, :, usable], axis=1), axis=1)
         victims = (lack > 0) + np.array([(freed < one[:, None]).sum(axis=1) for one in lack])
-    fewest = np.where(most >= counts[:, None], victims.max(axis=1, initial=0), MOST).min(axis=1)
-    of_member: list[float] = (fewest / counts).tolist()
-    if more := (most > MOST_COUNTED).nonzero()[0].tolist():
-        spared = np.maximum(room[:, more], 0) / (MOST_COUNTED + 1)
-        of_member.append(float(((need - spared) / largest).max(axis=0, initial=0).min()))
-    return math.ceil(min(of_member) * model.must - 1e-6)
+    fewest = np.where(most >= counts[:, None], victims.max(axis=1, initial=0), MOST)
+    of_member = (fewest / counts[:, None]).min(axis=0)
+    more = most > MOST_COUNTED
+    spared = np.maximum(room[:, more], 0) / (MOST_COUNTED + 1)
+    beyond = np.maximum((need - spared) / largest, 0).max(axis=0, initial=0)
+    of_member[more] = np.minimum(of_member[more], beyond)
+    cheapest = np.argsort(of_member)
+    come = np.minimum(np.cumsum((most * alike)[cheapest]), model.must)
+    return math.ceil(float((of_member[cheapest] * np.diff(come, prepend=0)).sum()) - 1e-6)
 
 
 def _priorities(model: Model) -> list[int]:

@@ -28,7 +28,7 @@ from makeway.planner.plan.gang.blockers import closes, with_blockers
 from makeway.planner.plan.gang.domains import MOST_DOMAINS, cannot_beat, in_order, parts_of
 from makeway.planner.plan.gang.draft import Draft, price_of
 from makeway.planner.plan.gang.fill import extra
-from makeway.planner.plan.gang.levels import bound_of, most_alone
+from makeway.planner.plan.gang.levels import bound_of, fewest_victims, most_alone
 from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, SpreadRule, Work
 from makeway.planner.plan.gang.modelling import modelling, most_by_queues
 from makeway.planner.plan.gang.question import GangQuestion
@@ -290,7 +290,7 @@ def refused(
         return PlanRefusal(
             scope, NO_ROOM, message, placeable=most, left_out=left_out, retry_at=retry_at, missing=missing
         )
-    if whole and all(_is_searched(model) for model in models):
+    if whole and all(_is_forbidden(model) for model in models):
         message = (
             f"there would be room for {counted(gang.must_place, 'pod')} of group {gang.name}{within}, but "
             "not within the policy's bounds for one plan"
@@ -334,14 +334,16 @@ def _closed(models: Sequence[Model]) -> str:
     )
 
 
-def _is_searched(model: Model) -> bool:
-    """Report whether nothing but the policy can keep members from the room that there is with all gone.
+def _is_forbidden(model: Model) -> bool:
+    """Report whether it is the policy that keeps members from the room that there is with all gone.
 
-    So it is for members of one kind that no rule and no unit ties to other nodes than their own. With units
-    another plan may need fewer victims.
+    Its bound of an order's victims does for members of one kind that no rule and no unit ties to other nodes
+    than their own, where every plan has more. So may what keeps pods together.
     """
     tied = model.spreads or model.affinities or any(not rule.alone for rule in model.rooms)
-    return len(model.counts) == 1 and not tied and not model.unit[model.removable].any()
+    if len(model.counts) > 1 or tied or model.unit[model.removable].any():
+        return False
+    return _keeps_together(model) or fewest_victims(model, most_alone(model)) > model.most_victims
 
 
 def _spares(model: Model, gang: GangQuestion) -> bool:
