@@ -153,6 +153,10 @@ func TestAShadowRefuses(t *testing.T) {
 			asked:  func(r *wire.PlanRequest) { r.Classes[0].Pod = json.RawMessage(`[]`) },
 			status: wire.StatusNotSynced, reason: shadow.ReasonNotVerified, says: "the pod",
 		},
+		"a question whose time is over": {
+			asked:  func(request *wire.PlanRequest) { request.TimeoutMilliseconds = 0 },
+			status: wire.StatusNotSynced, reason: shadow.ReasonTooLate, says: "deadline",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, p, _ := simple(t, setup{}, nil)

@@ -32,11 +32,12 @@ import (
 // pluginName is what the framework knows the plugin by that asks.
 const pluginName = "MakeWay"
 
-// Reasons of a shadow's own refusals. The first is the planner's too.
+// Reasons of a shadow's own refusals. The first and the last are the planner's too.
 const (
 	ReasonRoomIsThere   = "RoomIsThere"
 	ReasonFiltersReject = "FiltersReject"
 	ReasonNotVerified   = "NotVerified"
+	ReasonTooLate       = "TooLate"
 )
 
 // maxShadowTimeout bounds how long one question may take, whatever it says.
@@ -122,7 +123,11 @@ func (s *Shadow) Answer(ctx context.Context, question []byte) ([]byte, error) {
 	reply, err := s.plan(ctx, request)
 	if err != nil {
 		klog.FromContext(ctx).Info("not_verified", "request_id", request.RequestID, "reason", err.Error())
-		reply = s.refuse(request, wire.StatusNotSynced, ReasonNotVerified, err.Error())
+		reason := ReasonNotVerified
+		if ctx.Err() != nil {
+			reason = ReasonTooLate
+		}
+		reply = s.refuse(request, wire.StatusNotSynced, reason, err.Error())
 	}
 	return wire.Encode(reply)
 }

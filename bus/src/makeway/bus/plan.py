@@ -24,6 +24,9 @@ from makeway.core.policy.mode import Mode
 
 PlanStatus = Literal["candidates", "refused", "notSynced"]
 
+TOO_LATE: Final = "TooLate"
+"""Reason of a refusal: the time that the question named is over."""
+
 MOST_MEMBER_CLASSES: Final = 16
 """Classes of members that a plan request may have."""
 

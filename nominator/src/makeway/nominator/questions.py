@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -17,12 +17,16 @@ from makeway.bus.messages import API_VERSION, Placement
 from makeway.bus.plan import MemberClass, NodeSelection, PlanReply, PlanRequest, Profile
 from makeway.core.k8s.unmodelled import ONLY_FILTERS_KNOW, unmodelled
 from makeway.nominator import decide
+from makeway.nominator.attempts import LONGEST_PAUSE
 from makeway.nominator.cluster import StoredPod
 from makeway.nominator.parts import NominatorParts
 from makeway.nominator.shadow import VERIFIES_SECONDS
 
 PLAN_SECONDS: Final = 2.0
-"""How long a plan is waited for. No scheduling cycle waits here."""
+"""How long a plan may take. No scheduling cycle waits here."""
+
+ON_THE_WAY_SECONDS: Final = 0.5
+"""How much longer an answer is waited for: that there was no plan in time is an answer too."""
 
 CANDIDATES: Final = 16
 """Nodes that a plan may name, as many as the plugin asks for."""
@@ -37,12 +41,12 @@ _log = structlog.get_logger()
 class NoAnswer:
     """Why there is no plan and no refusal of one. `reason`, `message`: as a refusal has them; may be empty.
 
-    `pauses`: it is about this pod, which waits longer.
+    `longest`: how long its pod waits at the most.
     """
 
-    pauses: bool
     reason: str = ""
     message: str = ""
+    longest: timedelta = LONGEST_PAUSE
 
 
 class Questions:
@@ -66,12 +70,12 @@ class Questions:
             request = self._request(stored, mode)
         except msgspec.DecodeError as error:
             self._parts.metrics.plans.labels("unreadable").inc()
-            return NoAnswer(True, "Unreadable", str(error))
+            return NoAnswer("Unreadable", str(error))
         data = codec.encode(request)
         if len(data) > codec.MAX_BYTES:
             self._parts.metrics.plans.labels("unreadable").inc()
             _log.warning("plan_request_too_large", request_id=request.request_id, bytes=len(data))
-            return NoAnswer(True, "TooLarge", f"the question is {len(data)} bytes, more than NATS carries")
+            return NoAnswer("TooLarge", f"the question is {len(data)} bytes, more than NATS carries")
         verified = await self._ask_shadow(request)
         if verified is not None:
             return verified
@@ -103,7 +107,7 @@ class Questions:
 
     def _only_filters(self, what: str) -> NoAnswer:
         self._parts.metrics.plans.labels("unmodelled").inc()
-        return NoAnswer(True, ONLY_FILTERS_KNOW, f"only the scheduler's own filters can judge {what}")
+        return NoAnswer(ONLY_FILTERS_KNOW, f"only the scheduler's own filters can judge {what}")
 
     async def _ask_shadow(self, request: PlanRequest) -> PlanReply | None:
         """Return the shadow scheduler's answer; None where there is no shadow, or it does not answer."""
@@ -114,15 +118,19 @@ class Questions:
         return await self._parts.shadow.ask(codec.encode(asked), request.request_id)
 
     async def _ask_planner(self, data: bytes, asked: str) -> PlanReply | NoAnswer:
-        """Return the planner's answer; where there is none all wait a moment."""
+        """Return the planner's answer; where there is none all wait a moment, and the others come first then.
+
+        It may be this one pod that ends the planner, or takes it too long.
+        """
+        seconds = PLAN_SECONDS + ON_THE_WAY_SECONDS
         try:
             with tracing.span("request", request_id=asked):
-                reply = codec.decode(PlanReply, await self._parts.bus.request_plan(data, PLAN_SECONDS))
+                reply = codec.decode(PlanReply, await self._parts.bus.request_plan(data, seconds))
         except (BusError, Malformed) as error:
             self._parts.metrics.plans.labels("unreachable").inc()
             pause = min(2.0**self._silences, LONGEST_SILENCE_SECONDS)
             self._quiet_until, self._silences = time.monotonic() + pause, min(self._silences + 1, 16)
             _log.warning("plan_request_failed", request_id=asked, reason=str(error))
-            return NoAnswer(False)
+            return NoAnswer(longest=timedelta(seconds=LONGEST_SILENCE_SECONDS))
         self._silences = 0
-        return reply if reply.request_id == asked else NoAnswer(True)
+        return reply if reply.request_id == asked else NoAnswer()

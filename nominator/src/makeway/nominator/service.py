@@ -20,7 +20,7 @@ from makeway.bus.commit import named_order
 from makeway.bus.errors import BusError
 from makeway.bus.ids import order_id
 from makeway.bus.messages import Outcome
-from makeway.bus.plan import Candidate, PlanReply
+from makeway.bus.plan import TOO_LATE, Candidate, PlanReply
 from makeway.nominator import decide
 from makeway.nominator.attempts import LONGEST_PAUSE, Attempts, AttemptsByPod, LostNominations
 from makeway.nominator.cluster import StoredPod
@@ -208,8 +208,7 @@ class Nominator:
         """Ask for a plan and begin an order by it; None where there is none. Raises as `_attempt`."""
         reply = await self._questions.ask(stored, mode)
         if isinstance(reply, NoAnswer):
-            if reply.pauses:
-                attempts.pause(datetime.now(UTC))
+            attempts.pause(datetime.now(UTC), longest=reply.longest)
             if reply.reason:
                 _log_refusal(pod, reply.reason, reply.message)
             return None
@@ -225,10 +224,11 @@ class Nominator:
         return await self._order(pod, stored, reply.candidates[0], reply, attempts)
 
     def _refused(self, pod: PendingPod, reply: PlanReply, attempts: Attempts, now: datetime) -> None:
-        not_synced = reply.status == "notSynced"
+        refusal, not_synced = reply.refusal, reply.status == "notSynced"
         self._parts.metrics.plans.labels("not_synced" if not_synced else "refused").inc()
-        attempts.pause(now, longest=timedelta(seconds=5) if not_synced else LONGEST_PAUSE)
-        refusal = reply.refusal
+        # A plan that takes too long keeps others from theirs meanwhile.
+        passes = not_synced and (refusal is None or refusal.reason != TOO_LATE)
+        attempts.pause(now, longest=timedelta(seconds=5) if passes else LONGEST_PAUSE)
         if refusal is not None and refusal.retry_at is not None:
             attempts.again_at(max(now, refusal.retry_at))
         if refusal is not None:

@@ -17,7 +17,7 @@ from makeway.bus import codec, tracing
 from makeway.bus.commit import Offer
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.ids import decision_id
-from makeway.bus.plan import NodeSelection, PlanReply, PlanRequest
+from makeway.bus.plan import TOO_LATE, NodeSelection, PlanReply, PlanRequest
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import SelectorError
 from makeway.core.policy.brake import RELEASED, Brake
@@ -138,7 +138,7 @@ class Planner:
         left = request.timeout_milliseconds / 1000 - waited
         if left < 0:
             message = f"it waited here for longer than the plugin's {request.timeout_milliseconds} ms"
-            raise NotPlannedError("tooLate", "TooLate", message)
+            raise NotPlannedError("tooLate", TOO_LATE, message)
         if self.snapshot.pending_updates.pending:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left / 2):
@@ -190,7 +190,7 @@ class Planner:
         while True:
             if time.perf_counter() > until:
                 message = f"the plan was not ready within the plugin's {request.timeout_milliseconds} ms"
-                raise NotPlannedError("tooLate", "TooLate", message)
+                raise NotPlannedError("tooLate", TOO_LATE, message)
             if (result := next(steps)) is not None:
                 break
             await asyncio.sleep(0)

@@ -1,0 +1,136 @@
+"""Whose turn it is in a round: no pod, and no number of pods, keeps others from theirs."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from makeway.bus import codec
+from makeway.bus.errors import BusUnavailable
+from makeway.bus.messages import API_VERSION
+from makeway.bus.plan import TOO_LATE, PlanReply, PlanRequest, Refusal
+from makeway.core.k8s.objects import Pod
+from makeway.core.policy.brake import RELEASED
+from makeway.nominator.cluster import StoredPod
+from makeway.nominator.metrics import NominatorMetrics
+from makeway.nominator.parts import NominatorParts
+from makeway.nominator.pending import PendingPods, PriorityClasses
+from makeway.nominator.service import Nominator
+from unit.nominator.test_decide import a_class, a_pod
+
+
+def refused(reason: str = "NoRoom", status: Any = "refused") -> Callable[[str], PlanReply]:
+    return lambda asked: PlanReply(
+        api_version=API_VERSION,
+        request_id=asked,
+        planner="p",
+        status=status,
+        refusal=Refusal(reason=reason, message="why"),
+    )
+
+
+class World:
+    """A nominator before a planner that answers by the name of the pod; `asked`: for which, in turn."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.stored: dict[str, StoredPod] = {}
+        self.answers: dict[str, Callable[[str], PlanReply]] = {}
+        self.asked: list[str] = []
+        self.requests: list[PlanRequest] = []
+        self.pods, classes = PendingPods(), PriorityClasses()
+        classes.put(a_class())
+        parts = SimpleNamespace(
+            bus=self,
+            cluster=self,
+            pods=self.pods,
+            classes=classes,
+            streams=SimpleNamespace(state=None, outcomes_read=None, mode=lambda _: "enforce"),
+            brake=self,
+            metrics=NominatorMetrics(CollectorRegistry()),
+            writer=SimpleNamespace(cluster_uid="cluster-1"),
+            synced=lambda: "",
+            shadow=None,
+        )
+        self.nominator = Nominator(cast("NominatorParts", parts))
+
+    def add(self, name: str, *, created: str = "2026-01-31T11:00:00Z", **changes: Any) -> None:
+        made = a_pod(name, schedulerName="default-scheduler", **changes)
+        made["metadata"]["creationTimestamp"] = created
+        raw = msgspec.json.encode(made)
+        self.stored[name] = StoredPod(msgspec.json.decode(raw, type=Pod), raw)
+        self.pods.put(self.stored[name].pod)
+
+    async def pod(self, namespace: str, name: str) -> StoredPod | None:
+        return self.stored.get(name)
+
+    async def fresh(self) -> Any:
+        return RELEASED
+
+    async def request_plan(self, data: bytes, timeout_seconds: float) -> bytes:
+        request = codec.decode(PlanRequest, data)
+        self.requests.append(request)
+        name = msgspec.json.decode(request.classes[0].pod)["metadata"]["name"]
+        self.asked.append(name)
+        return codec.encode(self.answers.get(name, refused())(request.request_id))
+
+    async def rounds(self, number: int) -> None:
+        """Have so many rounds, each a minute after the one before by the clock of silences."""
+        for _ in range(number):
+            await self.nominator._round()
+            self.seconds += 60
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World()
+    monkeypatch.setattr("makeway.nominator.questions.time", SimpleNamespace(monotonic=lambda: made.seconds))
+    return made
+
+
+def _silent(_: str) -> PlanReply:
+    raise BusUnavailable("timeout")
+
+
+async def test_a_pod_about_which_the_planner_says_nothing_keeps_no_other_from_its_turn(world: World) -> None:
+    world.answers["odd"] = _silent
+    world.add("odd", created="2026-01-31T10:00:00Z")
+    world.add("other")
+
+    await world.rounds(2)
+
+    assert world.asked == ["odd", "other"]
+
+
+async def test_that_a_plan_was_not_made_in_time_can_be_heard(world: World) -> None:
+    world.add("slow")
+    waited: list[float] = []
+    ask = world.request_plan
+
+    async def request_plan(data: bytes, timeout_seconds: float) -> bytes:
+        waited.append(timeout_seconds)
+        return await ask(data, timeout_seconds)
+
+    world.request_plan = request_plan  # type: ignore[method-assign]
+    await world.rounds(1)
+
+    assert [one.timeout_milliseconds / 1000 for one in world.requests] < waited
+
+
+@pytest.mark.parametrize(("reason", "seconds"), [("NotSynced", 5), (TOO_LATE, 60)])
+async def test_a_pod_whose_plan_takes_too_long_waits_as_one_that_is_refused(
+    world: World, reason: str, seconds: int
+) -> None:
+    world.answers["slow"] = refused(reason, "notSynced")
+    world.add("slow")
+    attempts = world.nominator._attempts.of(world.pods.by_uid["slow-uid"], datetime.now(UTC))
+    attempts.failures = 10
+
+    await world.rounds(1)
+
+    waits = attempts.next_at - datetime.now(UTC)
+    assert timedelta(seconds=seconds - 1) < waits <= timedelta(seconds=seconds)
