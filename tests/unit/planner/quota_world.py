@@ -39,14 +39,14 @@ DELAY = timedelta(seconds=60)
 GATES = frozenset({"default-scheduler"})
 
 
-def queues_yaml(most: int, *, enabled: bool = True, miss: int = 100) -> str:
-    """Queue root.a of at most so many pods."""
+def queues_yaml(most: int, *, enabled: bool = True, miss: int = 100, also: str = "") -> str:
+    """Queue root.a of at most so many pods; `also`: of other resources, such as `, memory: 1Gi`."""
     return f"""
 partitions:
   - preemption: {{quotapreemptionenabled: {str(enabled).lower()}}}
     queues:
       - name: a
-        resources: {{max: {{pods: {most}}}, quota.preemption.delay: 60, quota.preemption.miss: {miss}}}
+        resources: {{max: {{pods: {most}{also}}}, quota.preemption.delay: 60, quota.preemption.miss: {miss}}}
 """
 
 
@@ -67,6 +67,7 @@ class Enforcing:
         others: int = 0,
         policy: Policy | None = None,
         miss: int = 100,
+        also: str = "",
     ) -> None:
         self.policy = policy or Policy()
         self.snapshot: Snapshot = make_snapshot(
@@ -88,7 +89,7 @@ class Enforcing:
         self.stored: ControlState | None = None
         self.registry = CollectorRegistry()
         self._revisions = count(1)
-        self.save(most, miss=miss)
+        self.save(most, miss=miss, also=also)
         self.restart()
 
     def restart(self) -> None:
@@ -120,9 +121,9 @@ class Enforcing:
             tell=self._tell,
         )
 
-    def save(self, most: int, *, enabled: bool = True, miss: int = 100) -> None:
+    def save(self, most: int, *, enabled: bool = True, miss: int = 100, also: str = "") -> None:
         """Put a file in force, for planner and evictor."""
-        text = queues_yaml(most, enabled=enabled, miss=miss)
+        text = queues_yaml(most, enabled=enabled, miss=miss, also=also)
         self.evictor.queues.offer(ConfigContent("queues.yaml", text))
         self.snapshot.apply(Adopt(parse_queues(text, "queues.yaml").tree, f"r{next(self._revisions)}"))
 

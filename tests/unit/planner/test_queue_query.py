@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from makeway.bus.queue_report import QueueReport
+from makeway.core.k8s.quantity import MAX_INT64
 from makeway.planner.quota.processes import QuotaProcesses
 from makeway.planner.quota.report import report_of
 from makeway.planner.service.queue_query import answer_queue_query
@@ -52,3 +53,16 @@ def test_of_thousands_of_resources_a_report_has_few_and_all_that_a_queue_limits(
     [team] = report.queues
     assert {"cpu", "pods", "example.com/0000", "example.com/4000"} <= team.usage.keys()
     assert len(team.usage) < 100
+
+
+def test_a_report_of_pods_that_request_more_than_64_bits_hold_together_can_be_read() -> None:
+    snapshot = Snapshot()
+    snapshot.apply(Adopt(tree(queue("team")), "r"))
+    for uid in "ab":
+        requests = {"memory": MAX_INT64, "pods": 1}
+        snapshot.apply(PutPod(make_pod(uid, "n1", namespace="team", requests=requests, terminating=True)))
+
+    report = report_of(snapshot.queues, QuotaProcesses(), queue="root.team", planner="p", now=NOW)
+
+    [team] = msgspec.json.decode(msgspec.json.encode(report), type=QueueReport).queues
+    assert (team.usage["memory"], team.leaving["memory"]) == (MAX_INT64, MAX_INT64)

@@ -4,15 +4,19 @@ from datetime import timedelta
 from itertools import count
 
 import pytest
+from msgspec import json
 
+from makeway.bus import codec
 from makeway.bus.control import ControlState
+from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.core.k8s.quantity import MAX_INT64
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.evictor.judge.verdicts import Refused
 from makeway.planner.snapshot.changes import Enforce
 from narrowing import there
-from unit.evictor.building import a_pod
+from unit.evictor.building import CLUSTER, a_pod
 from unit.planner.quota_world import DELAY, PATH, Enforcing, pod_in_a
 
 MINUTE = timedelta(minutes=1)
@@ -174,6 +178,20 @@ async def test_what_had_to_go_at_first_is_known_to_the_next_planner() -> None:
     ended = await world.until_ended()
 
     assert (ended.result, ended.evicted, world.staying()) == ("bestEffort", 20, 10)
+
+
+async def test_pods_that_request_more_than_64_bits_hold_together_leave_every_message_readable() -> None:
+    huge = [pod_in_a(f"p{place}", requests={"memory": MAX_INT64}) for place in range(4)]
+    world = Enforcing(huge, 9, also=", memory: 1Gi")
+    world.answers = False
+    await world.run(DELAY + MINUTE)
+    memory = there(world.loop.memory())
+
+    told = ControlState(revision=1, mode="enforce", cluster_uid=CLUSTER, enforcing=memory.enforcing)
+
+    assert json.decode(codec.encode(told), type=ControlState).enforcing[0].need == {"memory": MAX_INT64}
+    (planned,) = world.decisions
+    assert json.decode(codec.encode(planned), type=DecisionRecord) == planned
 
 
 async def test_where_no_scheduler_holds_successors_it_is_told_who_would_go_and_no_pod_goes() -> None:

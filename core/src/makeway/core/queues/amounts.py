@@ -103,6 +103,11 @@ def over(usage: Amounts, limit: Amounts) -> dict[str, int]:
     return {name: usage.get(name, 0) - most for name, most in limit.items() if usage.get(name, 0) > most}
 
 
+def written(amounts: Amounts) -> dict[str, int]:
+    """Return amounts as messages carry them: within 64 bits. What the pods of a queue request may be more."""
+    return {name: min(amount, MAX_INT64) for name, amount in amounts.items()}
+
+
 def most_of(one: Amounts, other: Amounts) -> dict[str, int]:
     """Return the higher of two amounts for each resource that either of them names."""
     return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}

@@ -12,7 +12,7 @@ from makeway.bus.messages import Victim
 from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import MODES, Mode, more_restrictive
 from makeway.core.policy.rates import rates_of
-from makeway.core.queues.amounts import over
+from makeway.core.queues.amounts import over, written
 from makeway.core.queues.quota import QuotaObstacle, QuotaPlan, planning_quota
 from makeway.core.queues.quota_exemption import EXEMPT_NAMESPACE, QUOTA
 from makeway.core.queues.tree import QueueTree
@@ -59,12 +59,12 @@ class QuotaAnswer:
         plan = self.plan
         return QuotaDecision(
             result=plan.result,
-            usage=dict(plan.usage),
+            usage=written(plan.usage),
             max=dict(plan.maximum),
-            need=dict(plan.need),
-            shares=tuple(QueueShare(queue=path, amounts=dict(share)) for path, share in plan.shares),
-            freed=dict(plan.freed),
-            short=dict(plan.short),
+            need=written(plan.need),
+            shares=tuple(QueueShare(queue=path, amounts=written(share)) for path, share in plan.shares),
+            freed=written(plan.freed),
+            short=written(plan.short),
             blocked=obstacles_of(plan.blocked),
         )
 

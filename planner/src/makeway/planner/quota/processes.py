@@ -24,7 +24,7 @@ from makeway.bus.control import ControlState, EnforcedQuota, SettledQuota
 from makeway.bus.messages import MAY_PASS, EvictionOrder, Outcome
 from makeway.bus.queue_report import ProcessResult, QuotaEnd, QuotaWaiting
 from makeway.core.policy.mode import Mode
-from makeway.core.queues.amounts import Amounts, looser, most_of, texts_of
+from makeway.core.queues.amounts import Amounts, looser, most_of, texts_of, written
 from makeway.core.queues.quota import QuotaObstacle, QuotaPlan
 from makeway.core.queues.quota_order import unenforced
 from makeway.core.queues.timers import Timers, TimerSettings, is_raised, unfinished
@@ -280,7 +280,9 @@ class QuotaProcesses:
         enforcing = dict(self.unended)
         for path, process in self.processes.items():
             if process.maximum is not None:
-                enforcing[path] = EnforcedQuota(path=path, max=dict(process.maximum), need=dict(process.need))
+                enforcing[path] = EnforcedQuota(
+                    path=path, max=dict(process.maximum), need=written(process.need)
+                )
         settled = tuple(
             SettledQuota(
                 path=path,

@@ -14,7 +14,7 @@ from makeway.bus.queue_report import (
     QuotaWaiting,
 )
 from makeway.core.k8s.resources import PODS
-from makeway.core.queues.amounts import Amounts
+from makeway.core.queues.amounts import Amounts, written
 from makeway.core.queues.reclaim import reclaims_in
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.planner.quota.processes import QuotaProcesses, RunningQuota
@@ -55,8 +55,8 @@ def _state(queues: QueueUsage, tree: QueueTree, control: QuotaProcesses, queue: 
         path=queue.path,
         leaf=queue.is_leaf,
         pods=held.get(PODS, 0),
-        usage=held,
-        leaving={name: amount for name, amount in leaving.items() if amount},
+        usage=written(held),
+        leaving=written({name: amount for name, amount in leaving.items() if amount}),
         guaranteed=dict(queue.guaranteed),
         reclaims_in="" if back is None else back.path,
         max=dict(queue.maximum),
