@@ -2,9 +2,6 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
-from makeway.nominator import attempts as remembering
 from makeway.nominator.attempts import Attempts, AttemptsByPod
 from makeway.nominator.pending import PendingPod
 
@@ -32,7 +29,7 @@ def waiting(uid: str, *, priority: int = 0, age: float = 0) -> PendingPod:
 
 
 def turns(remembered: AttemptsByPod, *pods: PendingPod, now: datetime = NOW) -> list[str]:
-    return [pod.uid for pod, _ in remembered.in_turn(pods, now)]
+    return [pod.uid for pod, _ in remembered.in_turn(pods, now, lambda pod: pod.created or NOW)]
 
 
 def test_the_more_important_go_first_and_among_equals_the_older() -> None:
@@ -56,18 +53,48 @@ def test_pods_that_are_refused_again_and_again_keep_no_equal_from_its_turn() -> 
     assert order[0] == "newcomer"
 
 
-def test_pods_beyond_what_is_remembered_wait_for_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembering, "MOST_REMEMBERED", 2)
+def test_of_many_thousands_of_pods_each_waits_after_its_turn() -> None:
     remembered = AttemptsByPod()
-    for uid in ("a", "b"):
-        remembered.of(waiting(uid), NOW)
-    later = NOW + seconds(60)
+    flood = [waiting(f"flood-{number}") for number in range(10_001)]
+    for pod in flood:
+        remembered.of(pod, NOW).pause(NOW)
 
-    assert turns(remembered, waiting("beyond", age=3600), waiting("a"), waiting("b"), now=later) == [
-        "a",
-        "b",
-        "beyond",
-    ]
+    assert turns(remembered, *flood, waiting("other")) == ["other"]
+
+
+def test_a_less_important_pod_that_has_waited_longest_for_its_turn_is_planned_for_first() -> None:
+    remembered = AttemptsByPod()
+    flood, low = [waiting(f"flood-{number}", priority=1) for number in range(50)], waiting("low")
+    turns(remembered, *flood, low)
+    for pod in flood:
+        remembered.of(pod, NOW).pause(NOW + seconds(50))
+
+    assert turns(remembered, *flood, low, now=NOW + seconds(60))[0] == "flood-0"
+    assert turns(remembered, *flood, low, now=NOW + seconds(61))[:2] == ["low", "flood-0"]
+
+
+def test_a_nominator_that_begins_to_lead_takes_no_old_pod_for_one_that_has_waited_for_its_turn() -> None:
+    remembered = AttemptsByPod()
+
+    assert turns(remembered, waiting("old", age=3600), waiting("top", priority=1)) == ["top", "old"]
+
+
+def test_a_pod_whose_pause_is_not_over_has_no_turn() -> None:
+    remembered = AttemptsByPod()
+    remembered.of(waiting("a"), NOW).pause(NOW)
+
+    assert turns(remembered, waiting("a"), waiting("b")) == ["b"]
+
+
+def test_a_change_of_the_policy_puts_no_pod_before_those_that_had_no_turn_yet() -> None:
+    remembered = AttemptsByPod()
+    later = NOW + seconds(5)
+    turns(remembered, waiting("a"), waiting("b"))
+    remembered.of(waiting("a"), NOW).pause(NOW)
+
+    remembered.retry(later)
+
+    assert turns(remembered, waiting("a"), waiting("b"), now=later) == ["b", "a"]
 
 
 def test_a_change_of_the_policy_lets_all_try_again() -> None:

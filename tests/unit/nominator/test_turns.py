@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
+from builders_bus import make_order, make_preemptor
 from makeway.bus import codec
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import API_VERSION
@@ -20,6 +21,7 @@ from makeway.nominator.metrics import NominatorMetrics
 from makeway.nominator.parts import NominatorParts
 from makeway.nominator.pending import PendingPods, PriorityClasses
 from makeway.nominator.service import Nominator
+from makeway.runtime.kube import ApiUnavailable
 from unit.nominator.test_decide import a_class, a_pod
 
 
@@ -134,3 +136,38 @@ async def test_a_pod_whose_plan_takes_too_long_waits_as_one_that_is_refused(
 
     waits = attempts.next_at - datetime.now(UTC)
     assert timedelta(seconds=seconds - 1) < waits <= timedelta(seconds=seconds)
+
+
+async def test_a_pod_that_cannot_be_read_keeps_no_other_from_its_turn(world: World) -> None:
+    read = world.pod
+
+    async def pod(namespace: str, name: str) -> StoredPod | None:
+        if name == "odd":
+            raise ApiUnavailable("an answer that cannot be read")
+        return await read(namespace, name)
+
+    world.pod = pod  # type: ignore[method-assign]
+    world.add("odd", created="2026-01-31T10:00:00Z")
+    world.add("other")
+
+    with pytest.raises(ApiUnavailable):
+        await world.rounds(1)
+    await world.rounds(1)
+
+    assert world.asked == ["other"]
+
+
+async def test_orders_of_one_tenant_keep_no_other_pod_from_a_plan_that_the_planner_may_allow(
+    world: World,
+) -> None:
+    for number in range(300):
+        preemptor = make_preemptor(f"flood-{number}", name=f"flood-{number}")
+        order = make_order(
+            f"ord-{number}", preemptor=preemptor, not_after=datetime.now(UTC) + timedelta(minutes=1)
+        )
+        world.nominator.in_flight.begin(order)
+    world.add("other")
+
+    await world.rounds(1)
+
+    assert world.asked == ["other"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -15,10 +15,6 @@ LONGEST_PAUSE: Final = timedelta(seconds=60)
 """Between two plans for a pod that none was found for: doubled each time. kube-scheduler's own back-off ends
 at 10 s; a plan over all nodes costs more than a failed cycle."""
 
-MOST_REMEMBERED: Final = 10_000
-"""Pods whose attempts are remembered; beyond that the pods that come last begin anew each time."""
-
-
 LATELY: Final = timedelta(minutes=10)
 """How long one is told of."""
 
@@ -26,7 +22,7 @@ _MOST: Final = 1000
 """So many are counted at the most."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Attempts:
     """When a pod is planned for next, since when it is known, and how often in a row nothing came of it."""
 
@@ -58,28 +54,39 @@ class AttemptsByPod:
         """Return what is remembered of a pod, from now on."""
         known = self._attempts.get(pod.uid)
         if known is None:
-            room = len(self._attempts) < MOST_REMEMBERED
-            known = Attempts((pod.created or now) if room else now, now)
-            if room:
-                self._attempts[pod.uid] = known
+            known = self._attempts[pod.uid] = Attempts(pod.created or now, now)
         return known
 
-    def in_turn(self, pods: Iterable[PendingPod], now: datetime) -> list[tuple[PendingPod, Attempts]]:
-        """Return pods in the order in which they are planned for, and take note that they wait.
+    def in_turn(
+        self, pods: Iterable[PendingPod], now: datetime, may_preempt_at: Callable[[PendingPod], datetime]
+    ) -> list[tuple[PendingPod, Attempts]]:
+        """Return the pods whose turn has come, in its order, and take note that all wait.
 
-        1. The more important first.
-        2. Among equals the one whose turn was due first: the first turn when the pod was created, later ones
-           when its pause is over. So one that is refused again and again keeps no other from its turn.
-           kube-scheduler's queue goes by the time at which a pod was put into it, in the same way.
-        3. By UID.
+        1. Of those that have waited for their turn for more than `LONGEST_PAUSE` the one that has longest:
+           more important pods that are refused again and again may be more than can be planned for.
+        2. The more important first.
+        3. Among equals the one whose turn was due first: the first turn when the pod was created and may
+           preempt, later ones when its pause is over. So one that is refused again and again keeps no other
+           from its turn. kube-scheduler's queue goes by the time at which a pod was put into it, in the same
+           way.
+        4. By UID.
         """
-        turns = [(pod, self.of(pod, now)) for pod in pods]
-        return sorted(turns, key=lambda turn: (-turn[0].priority, turn[1].next_at, turn[0].uid))
+        turns = [
+            (max(one.next_at, may_preempt_at(pod)), pod, one) for pod in pods for one in (self.of(pod, now),)
+        ]
+        due = sorted(
+            (turn for turn in turns if turn[0] <= now),
+            key=lambda turn: (-turn[1].priority, turn[0], turn[1].uid),
+        )
+        waits_since = [max(moment, one.first_seen) for moment, _, one in due]
+        if waits_since and now - (longest := min(waits_since)) > LONGEST_PAUSE:
+            due.insert(0, due.pop(waits_since.index(longest)))
+        return [(pod, one) for _, pod, one in due]
 
     def retry(self, now: datetime) -> None:
-        """Wait no longer for any pod."""
+        """Wait no longer for any pod. Who has waited for a turn since before that stays before the others."""
         for attempts in self._attempts.values():
-            attempts.next_at, attempts.failures = now, 0
+            attempts.next_at, attempts.failures = min(attempts.next_at, now), 0
 
     def keep(self, pending: Container[str]) -> None:
         """Forget every pod but these."""

@@ -35,8 +35,9 @@ from makeway.runtime.process import until_set
 TICK_SECONDS: Final = 0.25
 """Between two rounds where nothing is heard."""
 
-MOST_IN_FLIGHT: Final = 256
-"""Orders in flight at the most, whatever the policy allows: each is a task and a pod that is watched."""
+MOST_IN_FLIGHT: Final = 1000
+"""Orders without an outcome at the most. The planner allows no more, and says who waits: by priority and by
+namespace, of which the nominator knows nothing."""
 
 OBSERVED_AGAIN: Final = timedelta(minutes=5)
 """Between two plans for a pod in mode observe, which changes nothing."""
@@ -46,6 +47,9 @@ UNANSWERED: Final = 3
 
 CLEARS_AGAIN: Final = timedelta(seconds=1)
 """Between two attempts to take back the nomination of an order that is over."""
+
+SOON: Final = timedelta(seconds=5)
+"""How long a pod waits at the most for what has nothing to do with it."""
 
 MOST_NAMED: Final = 10
 """PriorityClasses that one line of the log names."""
@@ -131,17 +135,18 @@ class Nominator:
         for one in self.in_flight:
             await self._look_after(one, now)
         await self._nominations.look_for_orphans(now)
-        waiting = self._waiting(now)
         self._parts.metrics.classes.set(len(self._parts.classes.external))
-        self._parts.metrics.waiting.set(len(waiting))
         until = time.monotonic() + ROUND_SECONDS
-        for pod, attempts in waiting:
+        for pod, attempts in self._in_turn():
             # What is in flight has its turn again, and a planner that does not answer costs one wait a round.
             if self._full() or time.monotonic() > until or self._questions.quiet():
                 break
-            moment = datetime.now(UTC)
-            if max(attempts.next_at, self._parts.classes.may_preempt_at(pod, moment)) <= moment:
+            try:
                 await self._attempt(pod, attempts)
+            except (ApiError, ApiUnavailable):
+                # It may be this one pod that cannot be read.
+                attempts.pause(datetime.now(UTC), longest=SOON)
+                raise
         self._parts.metrics.in_flight.set(len(self.in_flight))
 
     def _tell_of_classes(self) -> None:
@@ -164,16 +169,18 @@ class Nominator:
         self._revision = revision
         self._attempts.retry(now)
 
-    def _waiting(self, now: datetime) -> list[tuple[PendingPod, Attempts]]:
-        """Return the pods to make room for, the most important and then the oldest first."""
-        external = self._parts.classes.external
+    def _in_turn(self) -> list[tuple[PendingPod, Attempts]]:
+        """Return the pods to make room for now, in their order."""
+        external, now = self._parts.classes.external, datetime.now(UTC)
         self._attempts.keep(self._parts.pods.by_uid)
-        waiting = (
+        waiting = [
             pod
             for pod in self._parts.pods.of_classes(external)
             if self.in_flight.of(pod.uid) is None and not decide.refusal_of(pod, external)
-        )
-        return self._attempts.in_turn(waiting, now)
+        ]
+        self._parts.metrics.waiting.set(len(waiting))
+        may_preempt_at = self._parts.classes.may_preempt_at
+        return self._attempts.in_turn(waiting, now, lambda pod: may_preempt_at(pod, now))
 
     def _full(self) -> bool:
         """Report whether as many orders wait for their outcome as one nominator looks after."""
@@ -228,7 +235,7 @@ class Nominator:
         self._parts.metrics.plans.labels("not_synced" if not_synced else "refused").inc()
         # A plan that takes too long keeps others from theirs meanwhile.
         passes = not_synced and (refusal is None or refusal.reason != TOO_LATE)
-        attempts.pause(now, longest=timedelta(seconds=5) if passes else LONGEST_PAUSE)
+        attempts.pause(now, longest=SOON if passes else LONGEST_PAUSE)
         if refusal is not None and refusal.retry_at is not None:
             attempts.again_at(max(now, refusal.retry_at))
         if refusal is not None:
