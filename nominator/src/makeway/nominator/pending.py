@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -21,12 +21,16 @@ from makeway.core.policy.external import NEVER, asks_for_external, is_external
 UNSCHEDULABLE: Final = "Unschedulable"
 """Reason of the condition PodScheduled once kube-scheduler has tried and failed."""
 
+GATED: Final = "SchedulingGated"
+"""The same where the pod has scheduling gates, and is not tried."""
+
 
 class PendingPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A pod without a node.
 
     `class_name`: of its PriorityClass. `nominated`: status.nominatedNodeName. `unfit_since`: since when its
-    scheduler finds no node for it, to the second; None where it does not say so. `group`: its pod group.
+    scheduler finds no node for it, to the second; None where it does not say so. `gated`: it has
+    scheduling gates; `released`: when it was seen that they are gone, else None. `group`: its pod group.
     """
 
     uid: str
@@ -40,6 +44,8 @@ class PendingPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     created: datetime | None
     group: str
     leaving: bool
+    gated: bool = False
+    released: datetime | None = None
 
     def __str__(self) -> str:
         """Name it as people do."""
@@ -62,7 +68,17 @@ def pending_pod(pod: Pod) -> PendingPod:
         created=meta.creation_timestamp,
         group=group or "",
         leaving=meta.deletion_timestamp is not None or status.phase in ENDED_PHASES,
+        gated=any(one.type == "PodScheduled" and one.reason == GATED for one in status.conditions or ()),
     )
+
+
+def _going_on(pod: PendingPod, before: PendingPod | None, now: datetime) -> PendingPod:
+    """Return a pod as it goes on from what was seen: what its condition says begins with its gates."""
+    released = None if before is None else now if before.gated and not pod.gated else before.released
+    if released is None:
+        return pod
+    since = None if pod.unfit_since is None else max(pod.unfit_since, released)
+    return msgspec.structs.replace(pod, released=released, unfit_since=since)
 
 
 def _unfit_since(pod: Pod) -> datetime | None:
@@ -76,15 +92,18 @@ def _unfit_since(pod: Pod) -> datetime | None:
 class PendingPods(ByUid[Pod, PendingPod]):
     """All of them. `tell` is called with the UID of each that came, changed or left."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         super().__init__()
+        self._now = now
         self.tell: Callable[[str], None] = lambda uid: None
         self._of_class: defaultdict[str, dict[str, PendingPod]] = defaultdict(dict)
         self._nominated: dict[str, PendingPod] = {}
 
     def keep(self, item: Pod) -> PendingPod | None:
         """Return a pod; one that has been bound is left out."""
-        return None if item.spec.node_name else pending_pod(item)
+        if item.spec.node_name:
+            return None
+        return _going_on(pending_pod(item), self.by_uid.get(item.metadata.uid), self._now())
 
     def changed(self, uid: str) -> None:
         """Tell of it."""
