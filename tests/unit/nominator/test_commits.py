@@ -70,6 +70,9 @@ class World:
         pod["status"]["nominatedNodeName"] = node
         self.pods.put(view(pod))
 
+    def written(self, uid: str) -> None:
+        self.ours = uid
+
     async def clear(self, namespace: str, name: str, uid: str, reason: str) -> bool:
         self.cleared.append(name)
         return True
@@ -111,7 +114,7 @@ async def test_a_stored_order_is_in_flight_as_it_is_stored() -> None:
 
     begun = await world.commit()
 
-    assert (begun.stored, begun.order) == (True, an_order())
+    assert (begun.stored, begun.order, world.ours) == (True, an_order(), "p-uid")
     assert (world.nominated, world.cleared) == (["n1"], [])
     assert [one.victims for one in world.asked] == [("v-uid",)]
 
@@ -256,6 +259,19 @@ async def test_one_of_another_is_read_once() -> None:
         await nominations.look_for_orphans(NOW + number * ORPHAN_AFTER)
 
     assert stored.read == ["theirs"]
+
+
+async def test_one_of_its_own_is_taken_back_though_another_had_nominated_the_pod_to_that_node() -> None:
+    stored = Stored()
+    nominations = watching(stored, pod="kube-scheduler")
+    for number in range(2):
+        await nominations.look_for_orphans(NOW + number * ORPHAN_AFTER)
+
+    stored.add("pod", NOMINATOR)
+    nominations.written("pod")
+    await nominations.look_for_orphans(NOW + 2 * ORPHAN_AFTER)
+
+    assert stored.cleared == ["pod"]
 
 
 async def test_a_flood_of_nominations_takes_a_round_no_longer_and_each_has_its_turn() -> None:

@@ -102,6 +102,7 @@ class Commits:
                 return
             await failpoint("nominator.before-nominate", commit.order_id)
             await self.parts.cluster.nominate(stored.pod, commit.node)
+            self.nominations.written(one.uid)
             _log.info("preemptor_nominated", order_id=commit.order_id, pod_uid=one.uid, node=commit.node)
             await failpoint("nominator.after-nominate", commit.order_id)
             after = last.sequence if last is not None else 0
@@ -191,6 +192,10 @@ class Nominations:
     def __contains__(self, uid: str) -> bool:
         """Report whether a pod has a nomination without an order."""
         return uid in self._orphans
+
+    def written(self, uid: str) -> None:
+        """Take note that a pod's nomination is the nominator's, whoever wrote one to that node before."""
+        self._not_ours.pop(uid, None)
 
     async def yield_to(self, order: EvictionOrder) -> None:
         """Take note of who has lost a place to an order's pod, which has left: it may be bound there, or not.
