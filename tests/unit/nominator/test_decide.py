@@ -215,6 +215,21 @@ def test_pods_of_lower_priority_on_the_node_lose_their_nomination() -> None:
     assert [ref.uid for ref in decide.outnominated(others, "n1", pending())] == ["low"]
 
 
+def test_a_question_names_as_many_nominations_as_it_carries_the_more_important_first() -> None:
+    names = [f"{number:04}" + "n" * 249 for number in range(2000)]
+    flood = [
+        pending(uid=name[:36], name=name, namespace="s" * 63, nominated="n1", priority=1) for name in names
+    ]
+    top = pending(uid="top", nominated="n2", priority=2)
+
+    places = decide.nominations([*flood, top])
+
+    assert places[0].uid == "top"
+    assert len(places) > 1000
+    assert len(msgspec.json.encode(places)) <= decide.MOST_NOMINATED_BYTES
+    assert decide.nominations([top]) == places[:1]
+
+
 def test_a_grace_period_counts_and_one_of_a_year_does_not() -> None:
     short = an_outcome("succeeded", deleted("a", grace=20))
     long = an_outcome("succeeded", deleted("a", grace=2**40))

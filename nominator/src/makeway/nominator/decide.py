@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from typing import Any, Final
 
 import msgspec
 
+from makeway.bus import codec
 from makeway.bus.commit import CommitRequest
 from makeway.bus.messages import (
     API_VERSION,
@@ -32,6 +34,9 @@ STORED_WITHIN: Final = timedelta(seconds=5)
 SETTLES: Final = timedelta(seconds=60)
 """How long after its victims' grace periods a pod may take to be bound, before it is asked about again.
 The plugin waits as long for pods that are leaving."""
+
+MOST_NOMINATED_BYTES: Final = codec.MAX_BYTES // 2
+"""Of the nominations in one question, which has a pod and nodes besides."""
 
 _CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 _CLAIMS: Final = ("persistentVolumeClaim", "ephemeral")
@@ -78,6 +83,19 @@ def as_preemptor(raw: bytes, *, for_filters: bool) -> bytes:
             if not one.keys().isdisjoint(_CLAIMS)
         ]
     return msgspec.json.encode(pod)
+
+
+def nominations(pods: Iterable[PendingPod]) -> tuple[Placement, ...]:
+    """Return where pods are nominated to, the more important first: as many as a question carries.
+
+    A plan without the others is looser, never stricter. O(pods · log pods).
+    """
+    ordered = sorted(pods, key=lambda one: (-one.priority, one.uid))
+    places = [
+        Placement(namespace=one.namespace, name=one.name, uid=one.uid, node=one.nominated) for one in ordered
+    ]
+    bytes_with = accumulate(len(codec.encode(one)) + 1 for one in places)
+    return tuple(places[: bisect_right(tuple(bytes_with), MOST_NOMINATED_BYTES)])
 
 
 def refusal_of(pod: PendingPod, external: frozenset[str]) -> str:

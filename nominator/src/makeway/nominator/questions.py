@@ -13,7 +13,7 @@ import structlog
 from makeway.bus import codec, tracing
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.ids import request_id
-from makeway.bus.messages import API_VERSION, Placement
+from makeway.bus.messages import API_VERSION
 from makeway.bus.plan import MemberClass, NodeSelection, PlanReply, PlanRequest, Profile
 from makeway.core.k8s.unmodelled import ONLY_FILTERS_KNOW, unmodelled
 from makeway.nominator import decide
@@ -86,11 +86,7 @@ class Questions:
     def _request(self, stored: StoredPod, mode: str) -> PlanRequest:
         """Write the question that the plugin would ask; without nodes, as no filter was asked."""
         meta = stored.pod.metadata
-        nominations = tuple(
-            Placement(namespace=one.namespace, name=one.name, uid=one.uid, node=one.nominated)
-            for one in self._parts.pods.nominated()
-            if one.uid != meta.uid
-        )
+        nominated = (one for one in self._parts.pods.nominated() if one.uid != meta.uid)
         pod = decide.as_preemptor(stored.raw, for_filters=self._parts.shadow is not None)
         return PlanRequest(
             api_version=API_VERSION,
@@ -101,7 +97,7 @@ class Questions:
             max_candidates=CANDIDATES,
             profile=Profile(name=stored.pod.spec.scheduler_name or "default-scheduler"),
             classes=(MemberClass(pod=msgspec.Raw(pod), count=1, nodes=NodeSelection()),),
-            nominations=nominations,
+            nominations=decide.nominations(nominated),
             outcomes_read=self._parts.streams.outcomes_read,
         )
 
