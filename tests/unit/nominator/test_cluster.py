@@ -6,6 +6,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from builders_bus import make_victim
 from makeway.nominator.cluster import NominatorApi
 from makeway.runtime.kube import Api, ApiError
 
@@ -60,3 +61,20 @@ async def test_a_node_that_is_gone_cordoned_or_tainted_keeps_a_pod_out_that_does
     api = NominatorApi(cast("Api", Stored(pod, node)))
 
     assert await api.keeps_out("shop", "p", "n1") is kept_out
+
+
+@pytest.mark.parametrize(
+    ("pod", "left"),
+    [
+        pytest.param(a_pod(), False, id="there"),
+        pytest.param(None, True, id="gone"),
+        pytest.param(a_pod() | {"metadata": {"uid": "another"}}, True, id="another under its name"),
+        pytest.param(a_pod() | {"status": {"phase": "Failed"}}, True, id="ended"),
+    ],
+)
+async def test_a_victim_has_left_that_is_gone_or_takes_no_room(
+    pod: dict[str, Any] | None, left: bool
+) -> None:
+    api = NominatorApi(cast("Api", Stored(pod, None)))
+
+    assert await api.has_left(make_victim("p", namespace="shop", uid="p")) is left

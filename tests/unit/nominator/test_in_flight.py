@@ -45,3 +45,17 @@ def test_an_order_whose_outcome_is_known_waits_for_none_while_its_nomination_is_
     one.outcome = make_outcome(one.order, result="failed", reason="x")
 
     assert orders.without_outcome() == 0
+
+
+def test_rooms_are_looked_at_in_turn_so_many_at_a_time() -> None:
+    orders, now = OrdersInFlight(), datetime(2026, 1, 31, 12, 1, tzinfo=UTC)
+    for number in range(5):
+        one = orders.begin(make_order(preemptor=make_preemptor(f"uid-{number}")), stored=True)
+        one.made = number < 4
+
+    first = orders.to_look_at(now, 3)
+    for uid in first:
+        orders.of(uid).looks_at = now  # type: ignore[union-attr]
+
+    assert first == {"uid-0", "uid-1", "uid-2"}
+    assert orders.to_look_at(now, 3) == {"uid-3", "uid-0", "uid-1"}

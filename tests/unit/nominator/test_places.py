@@ -9,14 +9,16 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from background import background
-from builders_bus import make_order, make_outcome, make_preemptor
-from makeway.bus.messages import EvictionOrder, NominationToClear
+from builders_bus import make_order, make_outcome, make_preemptor, make_victim
+from makeway.bus.messages import EvictionOrder, NominationToClear, Victim
 from makeway.core.k8s.authorship import NOMINATOR
 from makeway.core.k8s.objects import Pod
 from makeway.nominator.cluster import StoredPod
+from makeway.nominator.decide import SETTLES
 from makeway.nominator.metrics import NominatorMetrics
 from makeway.nominator.parts import NominatorParts
 from makeway.nominator.pending import PendingPods, PriorityClasses
@@ -56,6 +58,7 @@ class World:
         self.cleared: list[str] = []
         self.fails: list[ApiUnavailable] = []
         self.kept_out = False
+        self.left: set[str] = set()
         self.pods.put(a_pod("higher", nominated="n1"))
         self.pods.put(a_pod("lower", nominated="n1"))
         parts = SimpleNamespace(
@@ -80,6 +83,9 @@ class World:
 
     async def keeps_out(self, namespace: str, name: str, node: str) -> bool:
         return self.kept_out
+
+    async def has_left(self, victim: Victim) -> bool:
+        return victim.name in self.left
 
     async def clear_nomination(self, stored: Pod) -> None:
         if self.fails:
@@ -165,6 +171,30 @@ async def test_a_nomination_to_a_node_that_lets_its_pod_in_no_more_is_cleared_un
         await world.until(lambda: world.nominator.in_flight.of("lower") is None)
 
     assert (world.cleared, world.fails) == (["lower"], [])
+
+
+async def test_a_pod_waits_for_its_room_no_longer_than_a_minute_after_its_victims_have_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in ("service", "commits"):
+        monkeypatch.setattr(f"makeway.nominator.{module}.NODE_AGAIN", timedelta(seconds=0.05))
+    world = World()
+    long = tuple(make_victim(name, grace_period_seconds=3600) for name in ("a", "b"))
+    order = replace(order_for("higher"), victims=long)
+    world.there["higher"] = a_pod("higher", nominated="n1")
+
+    async with world.leading():
+        one = world.nominator.in_flight.begin(order, stored=True)
+        ended = make_outcome(order)
+        victims = tuple(replace(victim, grace_period_seconds=3600) for victim in ended.victims)
+        world.nominator.ended(replace(ended, victims=victims))
+        await asyncio.sleep(0.3)
+        world.left.add("b")
+        await asyncio.sleep(0.3)
+        assert one.until > datetime.now(UTC) + timedelta(minutes=50), "one of them is still there"
+
+        world.left.add("a")
+        await world.until(lambda: one.until < datetime.now(UTC) + SETTLES)
 
 
 async def test_a_failed_order_stays_until_its_nomination_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:

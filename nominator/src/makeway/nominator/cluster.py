@@ -13,9 +13,10 @@ from urllib.parse import quote
 
 import msgspec
 
+from makeway.bus.messages import Victim
 from makeway.core.k8s.authorship import NOMINATOR, ManagedPod, writers_of_nomination
 from makeway.core.k8s.nodes import UNSCHEDULABLE, keeps_out
-from makeway.core.k8s.objects import Node, Pod
+from makeway.core.k8s.objects import ENDED_PHASES, Node, Pod
 from makeway.runtime.kube import MERGE_PATCH, Api, ApiError, ApiUnavailable, read_object
 
 _SECONDS: Final = 5.0
@@ -73,6 +74,12 @@ class NominatorApi:
         cordon = (UNSCHEDULABLE,) if there is not None and there.spec.unschedulable else ()
         tolerations = stored.pod.spec.tolerations or ()
         return there is None or keeps_out((*(there.spec.taints or ()), *cordon), tolerations)
+
+    async def has_left(self, victim: Victim) -> bool:
+        """Report whether a victim is gone, or has ended and takes no room."""
+        stored = await self.pod(victim.namespace, victim.name)
+        there = stored is not None and stored.pod.metadata.uid == victim.uid
+        return stored is None or not there or stored.pod.status.phase in ENDED_PHASES
 
     async def nominate(self, stored: Pod, node: str) -> None:
         """Nominate a pod as it was read. Raises Changed."""

@@ -49,7 +49,11 @@ NODE_AGAIN: Final = timedelta(seconds=5)
 """How long after its room was made, and between two looks, the node of a pod that is not bound is read."""
 
 MOST_LOOKED_AT: Final = 50
-"""Nominations that one round reads, whoever wrote them; the others have their turn in the next."""
+"""Nominations without an order, whoever wrote them, and rooms that were made, that one round reads; the
+others have their turn in the next."""
+
+MOST_VICTIMS: Final = 10
+"""Victims of one order that one look reads; it ends at the first that is there."""
 
 
 @dataclass(eq=False)
@@ -258,16 +262,26 @@ class Nominations:
         return True
 
     async def is_kept_out(self, one: OrderInFlight, now: datetime) -> bool:
-        """Report whether a pod's node has come to be none for it; looks now and then."""
-        if now < one.looks_at or one.order.preemptor is None:
-            return False
+        """Look at the room that was made for a pod; report whether its node has come to be none for it.
+
+        Once all victims have left, the pod is bound soon or not at all, whatever their grace periods were.
+        """
         one.looks_at = now + NODE_AGAIN
-        about, node = one.order.preemptor, one.order.node
+        about, node, cluster = one.order.preemptor, one.order.node, self._parts.cluster
+        if about is None:
+            return False
         try:
-            return await self._parts.cluster.keeps_out(about.namespace, about.name, node)
+            if await cluster.keeps_out(about.namespace, about.name, node):
+                return True
+            for victim in one.leaving[:MOST_VICTIMS]:
+                if not await cluster.has_left(victim):
+                    break
+                one.leaving.remove(victim)
+                if not one.leaving:
+                    one.until = min(one.until, now + SETTLES)
         except (ApiError, ApiUnavailable) as error:
             _log.warning("node_not_read", node=node, pod_uid=one.uid, error=str(error))
-            return False
+        return False
 
     async def clear(self, namespace: str, name: str, uid: str, reason: str) -> bool:
         """Remove a nomination of the nominator's, tried a few times. Return whether none of its is left."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Outcome
+from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Outcome, Victim
 from makeway.bus.tracing import OpenSpan
 
 NEVER_YET: Final = datetime.min.replace(tzinfo=UTC)
@@ -21,7 +21,8 @@ class OrderInFlight:
     as it was heard; `made`: it says that the room was made. `since`: when the pod was first seen to wait;
     None where another nominator saw it. `shown`: the pod has been seen nominated by it. `lost`: that
     nomination is gone, and so the order makes room for no pod any more: "cleared" or "changed" by others, or
-    "yielded" to a pod of higher priority; else empty. `looks_at`: when its node is looked at next.
+    "yielded" to a pod of higher priority; else empty. `looks_at`: when its room is looked at next; `leaving`:
+    the victims that were not seen to have left.
     `clears_at`: when its nomination, which is to be taken back, is tried next.
     `waits`: terminating pods alone make the room, until `until`; then no order is stored. `preemption`: its
     trace, until its outcome.
@@ -37,6 +38,7 @@ class OrderInFlight:
     lost: str = ""
     waits: bool = False
     looks_at: datetime = NEVER_YET
+    leaving: list[Victim] = field(default_factory=list)
     clears_at: datetime = NEVER_YET
     preemption: OpenSpan = field(default_factory=OpenSpan)
 
@@ -111,6 +113,13 @@ class OrdersInFlight:
         """Return those whose place an order takes once its pod is bound there."""
         uids = {ref.uid for ref in order.nominations_to_clear}
         return tuple(one for one in self if one.uid in uids and one.order.node == order.node)
+
+    def to_look_at(self, now: datetime, most: int) -> frozenset[str]:
+        """Return for which pods room was made that is to be looked at now: so many, those due longest."""
+        due = sorted(
+            (one for one in self if one.made and one.looks_at <= now), key=lambda one: (one.looks_at, one.uid)
+        )
+        return frozenset(one.uid for one in due[:most])
 
     def without_outcome(self) -> int:
         """Return how many wait for their outcome."""

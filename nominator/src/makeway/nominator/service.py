@@ -24,7 +24,7 @@ from makeway.bus.plan import TOO_LATE, Candidate, PlanReply
 from makeway.nominator import decide
 from makeway.nominator.attempts import LONGEST_PAUSE, Attempts, AttemptsByPod, LostNominations
 from makeway.nominator.cluster import StoredPod
-from makeway.nominator.commits import NODE_AGAIN, Commits, Nominations
+from makeway.nominator.commits import MOST_LOOKED_AT, NODE_AGAIN, Commits, Nominations
 from makeway.nominator.in_flight import OrderInFlight, OrdersInFlight
 from makeway.nominator.parts import NominatorParts
 from makeway.nominator.pending import PendingPod
@@ -132,8 +132,9 @@ class Nominator:
         now = datetime.now(UTC)
         self._tell_of_classes()
         self._try_again_after_a_change(now)
+        looked_at = self.in_flight.to_look_at(now, MOST_LOOKED_AT)
         for one in self.in_flight:
-            await self._look_after(one, now)
+            await self._look_after(one, now, looks=one.uid in looked_at)
         await self._nominations.look_for_orphans(now)
         self._parts.metrics.classes.set(len(self._parts.classes.external))
         until = time.monotonic() + ROUND_SECONDS
@@ -290,8 +291,11 @@ class Nominator:
 
     # -------------------------------------------------------------------------- orders in flight
 
-    async def _look_after(self, one: OrderInFlight, now: datetime) -> None:
-        """See what has become of an order that is in its stream. Raises ApiError, ApiUnavailable."""
+    async def _look_after(self, one: OrderInFlight, now: datetime, *, looks: bool) -> None:
+        """See what has become of an order that is in its stream; `looks`: at its room, too.
+
+        Raises ApiError, ApiUnavailable.
+        """
         if not one.stored:
             return
         order, pod = one.order, self._parts.pods.by_uid.get(one.uid)
@@ -307,11 +311,12 @@ class Nominator:
                 one.made = True
                 one.preemption.end(result=outcome.result)
                 one.until = decide.settles_until(outcome, now)
-                one.looks_at = now + NODE_AGAIN
+                one.looks_at, one.leaving = now + NODE_AGAIN, list(order.victims)
             else:
                 await self._over(one, outcome.result, now, outcome.message)
                 return
-        if one.made and (one.lost or now >= one.until or await self._nominations.is_kept_out(one, now)):
+        kept_out = looks and await self._nominations.is_kept_out(one, now)
+        if one.made and (one.lost or now >= one.until or kept_out):
             await self._over(one, "waited" if one.waits else "succeeded", now)
         elif not one.made and now >= one.until:
             await self._over(one, "expired", now)
