@@ -20,6 +20,7 @@ from unit.evictor.building import CLUSTER, a_pod
 from unit.planner.quota_world import DELAY, PATH, Enforcing, pod_in_a
 
 MINUTE = timedelta(minutes=1)
+GPU = "example.com/gpu"
 
 
 def pods(number: int) -> list:  # type: ignore[type-arg]
@@ -248,6 +249,16 @@ async def test_a_success_that_did_not_last_a_minute_is_undone_and_names_what_mad
     assert [reason for reason, _ in world.told] == ["QuotaEnforced", "QuotaUndone"]
     assert len(world.orders) == 1
     assert world.control.timers.timer(PATH) is None
+
+
+async def test_a_resource_whose_pods_go_last_is_not_taken_for_made_anew_while_others_go() -> None:
+    gpus = [pod_in_a(f"g{place}", priority=10, requests={GPU: 1}) for place in range(20)]
+    limits = PolicyLimits(victims_per_order=40, victims_percent_per_ten_minutes=100)
+    world = Enforcing([*pods(100), *gpus], 40, policy=Policy(limits=limits), also=f", {GPU}: 10")
+
+    ended = await world.until_ended()
+
+    assert (ended.result, ended.evicted, world.staying()) == ("success", 80, 40)
 
 
 async def test_a_quota_whose_pods_are_made_anew_past_the_gate_ends_once_as_much_came_as_had_to_go() -> None:

@@ -297,6 +297,8 @@ class QuotaLoop:
             control.wait(path, Cause(NO_QUEUE_GATE, f"{found.plan.message}; {why}"), now)
             return
         order = self._order(path, victims, record, await fence())
+        queues = self.snapshot.queues
+        requests = {one.uid: queues.record(one.uid).requests for one in victims if one.uid in queues}
         await failpoint("planner.before-quota-order")
         stored = await self.writer.store(order, last.sequence if last is not None else 0)
         await failpoint("planner.after-quota-order")
@@ -305,7 +307,7 @@ class QuotaLoop:
             return
         self.metrics.quota_orders.labels("committed").inc()
         self.ledger.ordered(order)
-        control.ordered(path, order, whole=len(victims) == len(found.victims))
+        control.ordered(path, order, whole=len(victims) == len(found.victims), requests=requests)
         _log.info("quota_order_committed", queue=path, order_id=order.order_id, victims=len(victims))
 
     async def _plan(

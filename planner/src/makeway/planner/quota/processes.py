@@ -15,9 +15,11 @@ takes another one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 
 from makeway.bus.control import ControlState, EnforcedQuota, SettledQuota
@@ -58,7 +60,8 @@ class RunningQuota:
     `plan_at`: when it plans next. `refused`: why each pod could not be evicted that would be refused again,
     by UID; `stuck`: the same of those whose eviction failed for a reason that may pass. `idle`: orders in a
     row, counted as `MOST_IDLE` says. `waiting`: for what, and `tried`: how often in a row it has tried.
-    `room`: how many pods the caps let its next order have, 0 where that is not known.
+    `room`: how many pods the caps let its next order have, 0 where that is not known. `requests`: what the
+    victims of the order request, by UID; `freed`: the same of all that were evicted.
     """
 
     began_at: datetime
@@ -76,6 +79,8 @@ class RunningQuota:
     waiting: QuotaWaiting | None = None
     tried: int = 0
     room: int = 0
+    requests: Mapping[str, Amounts] = field(default_factory=dict)
+    freed: Amounts = field(default_factory=dict)
 
     @property
     def victims(self) -> frozenset[str]:
@@ -166,9 +171,19 @@ class QuotaProcesses:
             self.timers.changes += 1
         self.processes[path] = replace(process, plan=plan, plan_at=now, need=need)
 
-    def ordered(self, path: str, order: EvictionOrder, *, whole: bool) -> None:
+    def ordered(
+        self,
+        path: str,
+        order: EvictionOrder,
+        *,
+        whole: bool,
+        requests: Mapping[str, Amounts] = MappingProxyType({}),
+    ) -> None:
         """An order is in its stream."""
-        self.processes[path] = replace(self.processes[path], order=order, whole=whole, plan_at=None, room=0)
+        process = self.processes[path]
+        self.processes[path] = replace(
+            process, order=order, whole=whole, plan_at=None, room=0, requests=requests
+        )
 
     def again(self, path: str, now: datetime) -> None:
         """Plan again in a moment: the order could not be committed, or the plan holds no more."""
@@ -208,6 +223,7 @@ class QuotaProcesses:
             process,
             order=None,
             evicted=evicted,
+            freed=_freed(process, outcome),
             idle=process.idle + 1 if not gone and cause is None else 0,
             trouble=() if everybody or cause is not None else (_trouble(outcome),),
             refused=refused,
@@ -356,6 +372,15 @@ def gone_by(outcome: Outcome | None) -> int:
     if outcome is None:
         return 0
     return sum(victim.leaves for victim in outcome.victims)
+
+
+def _freed(process: RunningQuota, outcome: Outcome | None) -> Amounts:
+    """Return what all pods requested that a process has evicted, once an order of it has ended."""
+    freed = Counter(process.freed)
+    for victim in outcome.victims if outcome is not None else ():
+        if victim.leaves:
+            freed.update(process.requests.get(victim.uid, {}))
+    return freed
 
 
 def _left_out(process: RunningQuota, outcome: Outcome | None) -> tuple[dict[str, str], dict[str, str]]:

@@ -157,12 +157,14 @@ def in_vain(
 ) -> tuple[str, Sequence[QuotaObstacle]] | None:
     """Return why a process ends that has evicted as many pods as it plans for, and has to free as much still.
 
-    The gate lets no pod into a queue above its maximum, so that what was evicted has come again past it, and
-    would for ever. None where it is not so. O(pods below).
+    As much of a resource of which its victims had as much. The gate lets no pod into a queue above its
+    maximum, so that what was evicted has come again past it, and would for ever. None where it is not so.
+    O(pods below).
     """
     if process.evicted < sum(unit.size for unit in plan.victims):
         return None
-    if not any(plan.need.get(name, 0) >= amount for name, amount in process.need.items()):
+    unmet = (name for name, amount in process.need.items() if plan.need.get(name, 0) >= amount)
+    if not any(process.freed.get(name, 0) >= plan.need[name] for name in unmet):
         return None
     again = counted(process.evicted, "pod")
     message = f"{plan.message}, as when that began: evicting {again} had no lasting effect"
