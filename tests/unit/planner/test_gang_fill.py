@@ -1,17 +1,20 @@
 """First plans for groups: what is priced side by side ahead is what one node after the other would cost."""
 
 import random
+from collections import Counter
+from heapq import heappop
 from typing import Any
 
 import pytest
 
 from makeway.planner.plan.gang import fill
-from makeway.planner.plan.gang.planner import plan_gang
+from makeway.planner.plan.gang.planner import plan_gang, planning_gang
+from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.result import GangPlan
 from makeway.planner.snapshot.changes import Adopt
 from unit.core.queue_building import queue, tree
 from unit.planner.building import HIGH, NOW
-from unit.planner.manifests import HOST, anti_affinity, cluster, node, pod, spread, term
+from unit.planner.manifests import HOST, ZONE, anti_affinity, cluster, node, pod, spread, term
 from unit.planner.test_gang_plan import members_of, victims
 
 GANG = {"app": "gang"}
@@ -67,3 +70,24 @@ def test_no_more_pods_go_than_for_the_members_that_rules_let_come(rule: dict[str
 
     assert isinstance(found, GangPlan), found
     assert len(found.victims) == 45
+
+
+def test_a_first_plan_pauses_while_it_looks_at_nodes_that_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All nodes of a zone wait for the other one, in which one member after the other makes it even."""
+    there = [pod(f"g{number}", f"a{number}", cpu="100m", priority=HIGH, labels=GANG) for number in range(9)]
+    nodes = [node(f"a{number}", zone="a") for number in range(1_000)]
+    snapshot = cluster(*nodes, node("b", 16, zone="b"), *there)
+    member = pod("m", priority=HIGH, labels=GANG, topologySpreadConstraints=[spread(ZONE, GANG)])
+    looks = Counter[int]()
+    pauses = 0
+
+    def looked(heap: list[Any]) -> Any:
+        looks[pauses] += 1
+        return heappop(heap)
+
+    monkeypatch.setattr(fill, "heappop", looked)
+    for _ in planning_gang(snapshot, members_of(snapshot, member, 12), NOW, PlanCache()):
+        pauses += 1
+
+    assert looks.total() > 1_000
+    assert max(looks.values()) <= 300

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from makeway.bus.messages import Placement
-from makeway.planner.plan.constraints import counting, layers
+from makeway.planner.plan.constraints import counting, layers, tally
 from makeway.planner.plan.constraints.tally import Allowance, Tallies
 from makeway.planner.plan.request import Question
+from makeway.planner.snapshot import bounds
 from unit.planner.building import choices, planned, refused
 from unit.planner.manifests import (
     HOST,
@@ -144,6 +145,33 @@ def test_no_pod_has_more_layers_than_are_worth_their_memory() -> None:
     assert len(found.layers) == 2 * counting.MOST_KEYS
     assert found.required_affinity is not None
     assert found.required_affinity.there.shape == (counting.MOST_KEYS, snapshot.columns.nodes)
+
+
+def test_all_kinds_of_members_together_have_about_as_many_layers_as_one_pod() -> None:
+    """Fewer than are remembered in any case: else each attempt would work out anew what the last one has."""
+    terms = [term(f"example.com/{number}", WEB) for number in range(counting.MOST_KEYS)]
+    spreads = [spread(f"example.com/{number}", WEB) for number in range(counting.MOST_KEYS)]
+    affinities = {**affinity(*terms), **anti_affinity(*terms)}
+    kinds = [
+        pod(
+            f"kind-{number}",
+            labels={"app": f"kind-{number}"},
+            affinity=affinities,
+            topologySpreadConstraints=spreads,
+            ports=PORT_80,
+        )
+        for number in range(16)
+    ]
+    snapshot = cluster(node("a"), *kinds)
+    asked = [question(one).constraints for one in kinds]
+
+    found = counting.layers_of_each(snapshot, asked, (), Tallies().within(Allowance()))
+
+    assert sum(len(one.weights) for one in found) == counting.MOST_LAYERS < tally._FEWEST
+    assert not found[0].left_out
+    assert set(found[-1].left_out) == {
+        bounds.HOST_PORTS, bounds.POD_AFFINITY, bounds.POD_ANTI_AFFINITY, bounds.TOPOLOGY_SPREAD,
+    }  # fmt: skip
 
 
 def test_spread_over_more_keys_than_are_counted_is_left_to_the_schedulers_filters() -> None:

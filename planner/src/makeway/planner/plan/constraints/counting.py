@@ -35,6 +35,10 @@ MOST_KEYS = 10
 """So many topology keys have layers, of each sort of constraint, so that a question has 32 at the most.
 Beyond them verification decides: any user may write a pod with a thousand, and each takes 8 bytes a slot."""
 
+MOST_LAYERS = 36
+"""Constraints of one question that have layers: of a pod all, of a group those of the kinds of members that
+come first. More than a pod has at the most, and fewer than `Tallies` remembers in any case."""
+
 _PYTHON = 100
 """Steps of a tally for a signature that is weighed by itself, without numpy."""
 
@@ -59,7 +63,11 @@ def layers_of_each(
     """
     pods = tuple(placed)
     snapshot.use_label_keys(_keys(selector for one in several for selector in one.selectors))
-    return [_layers(_LayerBuilder(snapshot, tallies, pods, [*one.left_out]), one) for one in several]
+    found: list[Layers] = []
+    for one in several:
+        most = MOST_LAYERS - sum(len(layers.weights) for layers in found)
+        found.append(_layers(_LayerBuilder(snapshot, tallies, pods, [*one.left_out], most), one))
+    return found
 
 
 def _keys(selectors: Iterable[Selector | None]) -> frozenset[str]:
@@ -70,7 +78,7 @@ def _keys(selectors: Iterable[Selector | None]) -> frozenset[str]:
 
 def _layers(builder: _LayerBuilder, constraints: Constraints) -> Layers:
     layers: list[Layer] = []
-    if constraints.ports:
+    if constraints.ports and builder.within(1, bounds.HOST_PORTS):
         layers.append(_ports(builder, constraints))
     if constraints.anti_affinity:
         layers += _anti_affinity(builder, constraints)
@@ -89,14 +97,24 @@ def _layers(builder: _LayerBuilder, constraints: Constraints) -> Layers:
 
 @dataclass(eq=False)
 class _LayerBuilder:
-    """What all layers are worked out from, and what was left out."""
+    """What all layers are worked out from, what was left out, and how many more layers there may be."""
 
     snapshot: Snapshot
     tallies: Tallies
     placed: tuple[Placed, ...]
     left_out: list[str]
+    most: int
+
+    def within(self, layers: int, bound: str, most: int = MOST_LAYERS) -> bool:
+        """Report whether there may be so many layers more; else note what is left out."""
+        if layers > min(self.most, most):
+            self.left_out.append(bound)
+            return False
+        return True
 
     def tally(self, key: Hashable, weigh: Weigh, counted: Weigh | None = None, cost: int = 1) -> Tally:
+        """Return the tally of one more layer."""
+        self.most -= 1
         return self.tallies.get(self.snapshot, key, weigh, counted, cost)
 
     def held(self, tally: Tally) -> Ints:
@@ -166,11 +184,10 @@ def _ports(builder: _LayerBuilder, constraints: Constraints) -> Layer:
 def _by_key(
     builder: _LayerBuilder, terms: Sequence[Term], bound: str
 ) -> Iterator[tuple[str, tuple[Term, ...]]]:
-    """Yield the terms of each topology key, in the keys' order; what is beyond `MOST_KEYS` is left out."""
+    """Yield the terms of each topology key, in the keys' order; what is beyond the bounds is left out."""
     keys = sorted({term.topology_key for term in terms})
-    if len(keys) > MOST_KEYS:
-        builder.left_out.append(bound)
-    for key in keys[:MOST_KEYS]:
+    builder.within(len(keys), bound, MOST_KEYS)
+    for key in keys[: min(MOST_KEYS, builder.most)]:
         yield key, tuple(term for term in terms if term.topology_key == key)
 
 
@@ -242,7 +259,9 @@ def _none_in_domain(builder: _LayerBuilder, reason: str, key: str, tally: Tally)
 def _spreads(builder: _LayerBuilder, constraints: Constraints) -> list[Layer]:
     """One layer a constraint, or none at all: which nodes count is known only with all of them."""
     spreads = constraints.spreads
-    if len(spreads) > MOST_KEYS or not builder.labels_ready(spread.selector for spread in spreads):
+    if not builder.within(len(spreads), bounds.TOPOLOGY_SPREAD, MOST_KEYS):
+        return []
+    if not builder.labels_ready(spread.selector for spread in spreads):
         builder.left_out.append(bounds.TOPOLOGY_SPREAD)
         return []
     return [_spread(builder, constraints, spread) for spread in spreads]
@@ -299,7 +318,7 @@ def _claims(builder: _LayerBuilder, constraints: Constraints) -> list[Layer]:
     exclusive = frozenset(
         claim for claim in constraints.claims if (namespace, claim) in builder.snapshot.exclusive_claims
     )
-    if not exclusive:
+    if not exclusive or not builder.within(1, bounds.CLAIMS):
         return []
 
     def used(claims: tuple[str, ...]) -> int:
@@ -322,6 +341,8 @@ def _claims(builder: _LayerBuilder, constraints: Constraints) -> list[Layer]:
 
 
 def _required_affinity(builder: _LayerBuilder, constraints: Constraints) -> RequiredAffinity | None:
+    if not builder.within(1, bounds.POD_AFFINITY):
+        return None
     if not builder.labels_ready(term.selector for term in constraints.affinity):
         builder.left_out.append(bounds.POD_AFFINITY)
         return None

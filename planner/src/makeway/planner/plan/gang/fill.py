@@ -30,11 +30,15 @@ STEPS_A_CHUNK = 8
 ELEMENTS_A_CHUNK = 500_000
 """Steps between two pauses, and elements that are looked at: some 10 ms."""
 
+LOOKS_A_CHUNK = 256
+"""Steps that turn out to be out of date, or closed, between two pauses: some 5 ms."""
+
 ROUNDS = 4
 """Times that all nodes are priced where room in a large domain grew meanwhile."""
 
-SLOTS_A_CHUNK = 2**19
-"""Slots that are priced between two pauses at first, each as often as members come to a node: some 10 ms."""
+SLOTS_A_CHUNK = 2**21
+"""Slots that are priced between two pauses at first, each as often as members come to a node, and once for
+each resource and rule: some 10 ms."""
 
 AHEAD = 64
 """Nodes that are priced side by side as they will be after their next step."""
@@ -78,7 +82,7 @@ def fill(
     for classes in turns or (tuple(range(len(model.counts))),):
         yield from filling.run(classes)
     work.spend(filling.elements)
-    next_best = tuple(dict.fromkeys(entry[3] for entry in sorted(filling.heap)[:64]))
+    next_best = tuple(dict.fromkeys(entry[3] for entry in nsmallest(64, filling.heap)))
     return Filled(filling.found(), filling.missing, next_best, filling.bounded)
 
 
@@ -180,7 +184,8 @@ class _Filling:
             self._parked.clear()
             for cls in classes:
                 most = self._most(cls)
-                many = SLOTS_A_CHUNK // (max(most, 1) * max(self.model.depth, 1)) + 1
+                each = max(most, 1) * max(self.model.depth, 1) * self._stairs.asked(cls)
+                many = SLOTS_A_CHUNK // each + 1
                 for first in range(0, self.model.nodes, many):
                     nodes = np.arange(first, min(first + many, self.model.nodes))
                     self.heap += self._entries(cls, nodes, most)
@@ -191,8 +196,11 @@ class _Filling:
                 return
 
     def _take_steps(self, classes: tuple[int, ...]) -> Generator[None, None, None]:
-        steps, limit = 0, self.elements + ELEMENTS_A_CHUNK
+        steps, looks, limit = 0, 0, self.elements + ELEMENTS_A_CHUNK
         while self.missing and not self.bounded and (self.heap or self._make_even()):
+            looks += 1
+            if not looks % LOOKS_A_CHUNK:
+                yield
             entry = heappop(self.heap)
             key, _, cls, node, count, stamp, shared, evening = entry
             if stamp != self._stamp[node] or not self._left[cls]:

@@ -70,6 +70,12 @@ class Stairs:
         self._has_gangs = bool(model.spare)
         self._taken: Taken = defaultdict(Counter)
 
+    def asked(self, cls: int) -> int:
+        """Return how many resources and rules a class asks for, 4 at the least."""
+        model = self.model
+        rules = [rule.cls for rule in model.rooms] + [rule.cls for rule in model.spreads]
+        return max(4, int((model.need[cls] > 0).sum()) + rules.count(cls))
+
     def cheapest(self, cls: int, nodes: Ints, most: int, *, evening: bool = False) -> tuple[list[Ints], Ints]:
         """Return the terms of the cheapest step on each of some nodes, int64[M] each, and its members.
 
