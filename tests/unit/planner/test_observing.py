@@ -134,8 +134,11 @@ class Bench:
     def nominate(self, node: str, uid: str = "P") -> None:
         self.observing.put(pod_object(uid, status={"nominatedNodeName": node}))
 
-    def mark(self, *uids: str, by: str = "", group: str = "") -> None:
-        """Show that these are marked; `by`: the field manager, empty where the watch did not read it."""
+    def mark(self, *uids: str, by: str = "", group: str = "", priority: int | None = None) -> None:
+        """Show that these are marked; `by`: the field manager, empty where the watch did not read it.
+
+        `priority`: their own, where it is not their group's.
+        """
         condition = {
             "type": "DisruptionTarget",
             "status": "True",
@@ -151,7 +154,7 @@ class Bench:
             containers = [{"name": "main", "resources": {"requests": asked}}]
             spec: dict[str, Any] = {
                 "nodeName": record.node,
-                "priority": record.priority,
+                "priority": record.priority if priority is None else priority,
                 "containers": containers,
             }
             if group:
@@ -530,6 +533,30 @@ async def test_a_victim_that_goes_with_its_group_is_told_on_the_node_where_it_ru
     assert comparison.makeway is not None
     assert comparison.makeway.node == "n1"
     assert {(victim.name, victim.node) for victim in comparison.makeway.victims} == {("a", "n1"), ("b", "n2")}
+
+
+async def test_what_others_evict_with_a_group_on_other_nodes_belongs_to_the_pod_as_well() -> None:
+    bench = Bench(unit_on_two_nodes())
+
+    bench.decide(nodes=["n1"])
+    bench.nominate("n1")
+    bench.mark("b", "a", group="train")
+
+    (comparison,) = await bench.told()
+    assert comparison.result == "same"
+    assert there(comparison.default_preemption).groups_broken == 0
+
+
+async def test_a_victim_counts_at_the_priority_of_its_group() -> None:
+    bench = Bench(unit_on_two_nodes())
+
+    bench.decide(nodes=["n1"])
+    bench.nominate("n1")
+    bench.mark("a", "b", group="train", priority=HIGH)
+
+    (comparison,) = await bench.told()
+    assert comparison.result == "same"
+    assert there(comparison.default_preemption).highest_priority == LOW
 
 
 def unit_on_two_nodes(*others: PodRecord) -> Snapshot:

@@ -228,9 +228,10 @@ class ObserveLoop:
         if not (len(self) or self.following) or self.unsynced():
             return
         try:
-            pod = pod_record(item)
+            pod = self.snapshot.groups.entered(pod_record(item))
         except QuantityError:
             return  # the snapshot's own feed says so
+        unit = self.snapshot.groups.unit_of_pod(pod)
         mark = Evicted(
             pod,
             gone(self.snapshot, pod),
@@ -240,6 +241,7 @@ class ObserveLoop:
             seen=time.monotonic(),
             for_group=preempted_for_group(item),
             writers=writers_of_mark(item),
+            unit="" if unit is None else str(unit.key),
         )
         if not self._authors.take(mark):
             self.metrics.comparison_records.labels("dropped").inc()

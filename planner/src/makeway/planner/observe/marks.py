@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -32,7 +32,8 @@ class Evicted:
     """A pod that was marked for preemption, as it was seen; `scheduler`: who the mark says it was.
 
     `revision`: the snapshot's when the mark was seen; `seen`: when that was, on the monotonic clock.
-    `for_group`: the mark says that it is for one. `writers`: field managers that wrote it.
+    `for_group`: the mark says that it is for one. `writers`: field managers that wrote it. `unit`: what the
+    pod goes with, whole or not at all; empty for none.
     """
 
     pod: PodRecord
@@ -43,6 +44,7 @@ class Evicted:
     seen: float = 0.0
     for_group: bool = False
     writers: frozenset[str] = frozenset()
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,10 @@ class PlanMarks:
             if key := one.owner(nodes.get(one.mark.pod.node, _NONE)):
                 owned[key].append(one)
         return owned
+
+    def of_units(self) -> Iterator[OpenMark]:
+        """Return the marks of units' pods behind which no plan may be that waits here. O(marks)."""
+        return (one for one in self._marks.values() if one.mark.unit and not one.behind)
 
     def unclaimed(self, *, by_any: bool = False) -> list[Evicted]:
         """Return the marks that no plan which waits would have made, the eldest first.

@@ -348,7 +348,10 @@ class Pairing:
         return max(new, default=None)
 
     def _owned(self, places: Iterable[str]) -> Mapping[str, Sequence[OpenMark]]:
-        """Return the marks in some places that belong to each preemptor. O(marks + members)."""
+        """Return the marks in some places that belong to each preemptor. O(marks + members).
+
+        Where they are of a unit's pods, those of its other pods as well: these run on other nodes.
+        """
         nodes: defaultdict[str, set[str]] = defaultdict(set)
         for key in self._open if self._anywhere else ():
             for one in self._members.get(key, {}).values():
@@ -357,6 +360,15 @@ class Pairing:
         for place in places:
             if place in self._marks:
                 owned |= self._marks[place].owned(nodes)
+        return owned if self._anywhere else self._with_units(owned)
+
+    def _with_units(self, owned: dict[str, list[OpenMark]]) -> dict[str, list[OpenMark]]:
+        """Add the marks elsewhere of units. O(marks of all places), where there is one of a unit."""
+        owners = {one.mark.unit: key for key, marks in owned.items() for one in marks if one.mark.unit}
+        for one in (one for here in self._marks.values() for one in here.of_units()) if owners else ():
+            key = owners.get(one.mark.unit)
+            if key is not None and self._open[key].may_be_behind(one.mark):
+                owned[key].append(one)
         return owned
 
     def _close(self, keys: Collection[str], owned: Mapping[str, Sequence[OpenMark]]) -> list[ComparedPair]:
