@@ -207,6 +207,19 @@ def test_an_order_that_is_not_stored_for_its_own_sake_leaves_the_probe_to_the_ne
     assert reason(ledger.breakers, seconds=73) == ""
 
 
+def test_an_order_of_a_quota_takes_no_probe_from_a_pod() -> None:
+    ledger = Ledger()
+    ledger.breakers.unanswered(order("o1"), NOW)
+    ledger.breakers.unanswered(order("o2"), NOW)
+    assert reason(ledger.breakers, seconds=FIRST.total_seconds()) == ""
+    ledger.reserve(make_order("probe", NOW + timedelta(seconds=70), preemptor=order("p").preemptor))
+
+    ledger.reserve(make_order("ord-q", kind="quota", queue="root.a"))
+    ledger.withdraw("ord-q")
+
+    assert reason(ledger.breakers, seconds=60) == NO_EVICTOR, "the pod's order is the probe still"
+
+
 def test_an_order_that_the_stream_does_not_take_is_not_probed_again_at_once() -> None:
     ledger = Ledger()
     for id_ in ("o1", "o2", "o3"):

@@ -342,6 +342,7 @@ async def rushed(
     happens: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
     decisions: Decisions | None = None,
+    ledger: Ledger | None = None,
 ) -> tuple[QuotaEnd, Evicting]:
     """Plan in chunks of two pods, at each pause of which something happens; return how it ended."""
 
@@ -359,7 +360,7 @@ async def rushed(
     monkeypatch.setattr(quota_victims, "CHUNK", 2)
     monkeypatch.setattr("makeway.planner.quota.loop.answering", interrupted)
     bus = Evicting(snapshot)
-    loop = loop_of(snapshot, bus, Ledger(), decisions=decisions)
+    loop = loop_of(snapshot, bus, Ledger() if ledger is None else ledger, decisions=decisions)
     async with background(loop.lead(fence)), asyncio.timeout(3 * SECONDS):
         while loop.control is None or "root.a" not in loop.control.ended:  # noqa: ASYNC110 - a test
             await asyncio.sleep(0.02)
@@ -405,6 +406,46 @@ async def test_what_came_down_while_a_quota_is_planned_evicts_no_pod(monkeypatch
 
     assert bus.taken == []
     assert len(snapshot.pods) == 15
+
+
+async def test_pods_that_commits_take_while_a_quota_is_planned_are_not_ordered_beside_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ledger, created = Ledger(), datetime.now(UTC)
+    victims = tuple(make_victim(uid, namespace="default", uid=uid, node="n1") for uid in MANY[:15])
+    commit = make_order("ord-2", created, not_after=created + timedelta(seconds=60), victims=victims)
+
+    _, bus = await rushed(halved(), lambda: ledger.reserve(commit), monkeypatch, ledger=ledger)
+
+    # 15 of the 20 that are too many go for a pod.
+    gone = {uid for uids in bus.taken for uid in uids}
+    assert len(gone) == 5
+    assert not gone & set(MANY[:15])
+
+
+class Slow(Evicting):
+    """A stream that takes a while for an order."""
+
+    def __init__(self, snapshot: Snapshot, ledger: Ledger) -> None:
+        super().__init__(snapshot)
+        self._ledger = ledger
+        self.seen: set[str] = set()
+
+    async def store(self, order: EvictionOrder, after: int) -> EvictionOrder:
+        await asyncio.sleep(0)
+        self.seen |= self._ledger.in_flight(order.created_at).keys()
+        return await super().store(order, after)
+
+
+async def test_victims_of_a_quota_count_as_in_flight_while_the_order_is_being_stored() -> None:
+    snapshot, ledger = halved(), Ledger()
+    bus = Slow(snapshot, ledger)
+    loop = loop_of(snapshot, bus, ledger)
+
+    async with background(loop.lead(fence)), asyncio.timeout(SECONDS):
+        await bus.published.wait()
+
+    assert bus.seen == set(bus.taken[0])
 
 
 class Noting(Decisions):

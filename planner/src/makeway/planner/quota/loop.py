@@ -227,7 +227,7 @@ class QuotaLoop:
         if mode == "off":
             control.wait(path, Cause("mode-off", f"{path}: the mode is off, by the policy or the brake"), now)
             return
-        gates = await self.gates(now)
+        gates, fenced = await self.gates(now), await fence()
         tree = self.snapshot.queues.tree
         if tree is None or path in control.called_off(tree):
             return  # the next round ends it
@@ -296,12 +296,16 @@ class QuotaLoop:
             why = "no pod is evicted, since no scheduler reports that it would hold their successors"
             control.wait(path, Cause(NO_QUEUE_GATE, f"{found.plan.message}; {why}"), now)
             return
-        order = self._order(path, victims, record, await fence())
+        order = self._order(path, victims, record, fenced)
         queues = self.snapshot.queues
         requests = {one.uid: queues.record(one.uid).requests for one in victims if one.uid in queues}
-        await failpoint("planner.before-quota-order")
-        stored = await self.writer.store(order, last.sequence if last is not None else 0)
-        await failpoint("planner.after-quota-order")
+        self.ledger.reserve(order)  # nothing was awaited since the plan: what it counted on holds
+        try:
+            await failpoint("planner.before-quota-order")
+            stored = await self.writer.store(order, last.sequence if last is not None else 0)
+            await failpoint("planner.after-quota-order")
+        finally:
+            self.ledger.withdraw(order.order_id)
         if stored.order_id != order.order_id or stored.void is not None:
             control.again(path, now)
             return
@@ -330,12 +334,12 @@ class QuotaLoop:
             if snapshot.queues.tree is not tree or not self.ready():
                 return None
         first = first_part(found.victims, self._most_victims(control.processes[inputs.queue].room))
-        if snapshot.revision == began or not first:
+        leaving = frozenset(self._leaving(control, now))
+        if not first or (snapshot.revision == began and leaving == inputs.leaving):
             return found, first
         if snapshot.exemptions.revision != policy or self.mode() != inputs.mode:
             return None
-        now_leaving = structs.replace(inputs, leaving=frozenset(self._leaving(control, now)))
-        first = still_needed(snapshot, tree, now_leaving, first)
+        first = still_needed(snapshot, tree, structs.replace(inputs, leaving=leaving), first)
         return (found, first) if first else None
 
     async def _is_live(self, order: EvictionOrder, now: datetime) -> bool:
