@@ -1,12 +1,17 @@
 package plugin
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 	"k8s.io/utils/clock"
 
 	"makeway.dev/makeway/plugin/ask"
@@ -114,6 +119,49 @@ func TestAShadowServesNodesWithoutAColumn(t *testing.T) {
 
 	if len(reply.Unmodelled) != 0 || len(reply.Candidates) != 1 || victimsIn(reply.Candidates[0]) != string(a.UID) {
 		t.Fatalf("%+v", reply)
+	}
+}
+
+func TestAShadowAsksForOtherNodesWhereNoCandidateStands(t *testing.T) {
+	p := pod("p", "", high, large).Obj()
+	w := newWorld(t, setup{}, []*v1.Node{node("n1"), node("n2")}, p, pod("a", "n1", high, whole).Obj(), pod("b", "n2", low, whole).Obj())
+	w.bus.plan = func(asked *wire.PlanRequest) (*wire.PlanReply, error) {
+		if nodes := asked.Classes[0].Nodes; nodes.AllBut && len(nodes.Names) == 0 {
+			return &wire.PlanReply{Candidates: []wire.Candidate{candidate("n1", "!a")}}, nil
+		}
+		return &wire.PlanReply{Candidates: []wire.Candidate{candidate("n2", "!b")}}, nil
+	}
+
+	reply := w.asShadow(p, nil)
+
+	if len(reply.Candidates) != 1 || victimsIn(reply.Candidates[0]) != "b" {
+		t.Fatalf("%+v", reply)
+	}
+	if len(w.bus.requests) != 2 || w.bus.requests[0].MaxCandidates != 16 || w.bus.requests[1].MaxCandidates != 128 {
+		t.Errorf("%+v", w.bus.requests)
+	}
+}
+
+// broken is a filter that fails on every node.
+type broken struct{}
+
+func (broken) Name() string { return "Broken" }
+
+func (broken) Filter(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeInfo) *fwk.Status {
+	return fwk.AsStatus(errors.New("its server is away"))
+}
+
+func TestAShadowTakesAFilterThatFailsForNoAnswer(t *testing.T) {
+	p := pod("p", "", high, nil).Obj()
+	given := setup{filters: []tf.RegisterPluginFunc{tf.RegisterFilterPlugin("Broken", func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+		return broken{}, nil
+	})}}
+	w := newWorld(t, given, []*v1.Node{node("n1")}, p, pod("a", "n1", low, whole).Obj())
+
+	reply := w.asShadow(p, nil)
+
+	if reply.Status != wire.StatusNotSynced || reply.Refusal == nil || reply.Refusal.Reason != shadow.ReasonNotVerified || !strings.Contains(reply.Refusal.Message, "its server is away") {
+		t.Fatalf("%+v", reply.Refusal)
 	}
 }
 

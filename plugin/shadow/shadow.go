@@ -3,10 +3,13 @@
 package shadow
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +45,12 @@ const (
 
 // maxShadowTimeout bounds how long one question may take, whatever it says.
 const maxShadowTimeout = 5 * time.Second
+
+// How much longer a list of candidates is than the one of which none stood, and the longest.
+const (
+	pieceGrowth = 8
+	mostInPiece = 1024
+)
 
 // shadowGroup shares the questions out among the replicas of a shadow.
 const shadowGroup = "shadow"
@@ -158,39 +167,58 @@ func (s *Shadow) plan(ctx context.Context, request *wire.PlanRequest) (*wire.Pla
 	if refusal != nil {
 		return s.refuse(request, wire.StatusRefused, refusal.Reason, refusal.Message), nil
 	}
-	asked := *request
-	asked.Classes = []wire.MemberClass{{Pod: request.Classes[0].Pod, Count: 1, Nodes: ask.SelectNodes(all, chosen)}}
-	asked.Profile = ask.ProfileOf(s.Filters, s.args)
-	if asked.Profile.Name = request.Profile.Name; len(chosen) == 0 {
+	if len(chosen) == 0 {
 		return s.refuse(request, wire.StatusRefused, ReasonFiltersReject, "removing pods helps on no node, say the scheduler's own filters"), nil
 	}
-	exchange, err := s.Planner.Plan(&asked)
-	if err != nil {
-		return nil, err
-	}
-	reply, err := exchange(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if len(reply.Candidates)+len(reply.Unmodelled) == 0 {
-		return reply, nil
-	}
 	v := &verify.Verifier{Handle: s.Filters, State: state, Pod: pod, Now: time.Now(), Remover: removedBy}
-	// All of them: who asks may leave out nodes on which its last orders failed.
-	passed, failed := v.Verify(ctx, reply, len(chosen), true)
-	if ctx.Err() != nil && len(passed) == 0 {
-		return nil, fmt.Errorf("not verified in time: %w", ctx.Err())
+	return s.verified(ctx, request, v, chosen, all)
+}
+
+// verified asks the planner about the chosen of all nodes until one of its candidates passes. Where none does, the others are asked for, in
+// pieces that grow: the planner answers with the best by its columns, and what the filters object to may be on all of these.
+func (s *Shadow) verified(ctx context.Context, request *wire.PlanRequest, v *verify.Verifier, chosen, all []fwk.NodeInfo) (*wire.PlanReply, error) {
+	asked, failed := *request, map[string]verify.Failure{}
+	asked.Profile = ask.ProfileOf(s.Filters, s.args)
+	asked.Profile.Name = request.Profile.Name
+	for len(chosen) > 0 {
+		asked.Classes = []wire.MemberClass{{Pod: request.Classes[0].Pod, Count: 1, Nodes: ask.SelectNodes(all, chosen)}}
+		exchange, err := s.Planner.Plan(&asked)
+		if err != nil {
+			return nil, err
+		}
+		reply, err := exchange(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(reply.Candidates)+len(reply.Unmodelled) > 0:
+		case len(failed) == 0 || reply.Status == wire.StatusNotSynced:
+			return reply, nil
+		default:
+			chosen = nil // by its columns no other node is of use
+			continue
+		}
+		// All of them: who asks may leave out nodes on which its last orders failed.
+		passed, why := v.Verify(ctx, reply, len(chosen), true)
+		if len(passed) > 0 {
+			verified := *reply
+			verified.Candidates, verified.Unmodelled, verified.UnmodelledTotal, verified.Sample = asCandidates(passed, reply, int(request.MaxCandidates)), nil, 0, nil
+			return &verified, nil
+		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("not verified in time: %w", ctx.Err())
+		}
+		known := len(failed)
+		if maps.Copy(failed, why); len(failed) == known {
+			break // the planner names what it was asked to leave out
+		}
+		chosen = slices.DeleteFunc(chosen, func(node fwk.NodeInfo) bool { _, ok := failed[node.Node().Name]; return ok })
+		asked.MaxCandidates = min(max(asked.MaxCandidates, 1)*pieceGrowth, max(asked.MaxCandidates, mostInPiece))
 	}
-	if len(passed) == 0 {
-		return s.refuse(request, wire.StatusRefused, ReasonFiltersReject, "no candidate passes the scheduler's own filters: "+verify.Summary(failed)), nil
-	}
-	verified := *reply
-	verified.Candidates, verified.Unmodelled, verified.UnmodelledTotal, verified.Sample = asCandidates(passed, reply, int(request.MaxCandidates)), nil, 0, nil
-	return &verified, nil
+	return s.refuse(request, wire.StatusRefused, ReasonFiltersReject, "no candidate passes the scheduler's own filters: "+verify.Summary(failed)), nil
 }
 
 // filterAll runs the filters of a fresh cycle over all nodes: which of them removing pods may help. The refusal says that
-// none does, or that one needs no help.
+// none does, or that one needs no help. A filter that has failed says nothing of its node.
 func filterAll(ctx context.Context, filters framework.Framework, state fwk.CycleState, pod *v1.Pod) (chosen, all []fwk.NodeInfo, refusal *wire.Refusal, err error) {
 	all, err = filters.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
@@ -216,6 +244,8 @@ func filterAll(ctx context.Context, filters framework.Framework, state fwk.Cycle
 	}
 	for i, answer := range answers {
 		switch {
+		case answer.Code() == fwk.Error:
+			err = cmp.Or(err, fmt.Errorf("the filters of node %s: %w", all[i].Node().Name, answer.AsError()))
 		case answer.IsSuccess():
 			message := fmt.Sprintf("the scheduler's own filters take pod %s/%s on node %s", pod.Namespace, pod.Name, all[i].Node().Name)
 			return nil, nil, &wire.Refusal{Reason: ReasonRoomIsThere, Message: message}, nil
@@ -223,7 +253,10 @@ func filterAll(ctx context.Context, filters framework.Framework, state fwk.Cycle
 			chosen = append(chosen, all[i])
 		}
 	}
-	return chosen, all, nil, nil
+	if len(chosen) > 0 {
+		err = nil // the others may do
+	}
+	return chosen, all, nil, err
 }
 
 func (s *Shadow) refuse(request *wire.PlanRequest, status, reason, message string) *wire.PlanReply {
