@@ -26,10 +26,10 @@ from makeway.nominator.service import Nominator
 from makeway.runtime.kube import ApiUnavailable
 
 
-def a_pod(name: str, *, uid: str = "", bound: str = "", nominated: str = "") -> Pod:
+def a_pod(name: str, *, uid: str = "", bound: str = "", nominated: str = "", priority: int = 0) -> Pod:
     made: dict[str, Any] = {
         "metadata": {"namespace": "shop", "name": name, "uid": uid or name},
-        "spec": {"nodeName": bound} if bound else {},
+        "spec": {"priority": priority} | ({"nodeName": bound} if bound else {}),
         "status": {"nominatedNodeName": nominated} if nominated else {},
     }
     return msgspec.convert(made, Pod)
@@ -235,3 +235,23 @@ async def test_a_nomination_that_is_gone_is_lost_once_it_has_been_seen() -> None
         world.pods.put(a_pod("higher", nominated="n2"))
 
         await world.until(lambda: higher.lost == "changed")
+
+
+async def test_a_nomination_that_the_scheduler_clears_for_a_pod_of_higher_priority_is_none_that_is_lost() -> (
+    None
+):
+    world = World()
+    world.pods.tell = world.nominator.changed
+    async with world.leading():
+        higher = world.nominator.in_flight.of("higher")
+        assert higher is not None
+        world.nominator.ended(make_outcome(order_for("higher")))
+        world.pods.put(a_pod("higher", nominated="n1", priority=1))
+        world.pods.put(a_pod("higher", priority=1))
+        await asyncio.sleep(0.3)
+        assert (higher.lost, world.nominator.in_flight.of("higher")) == ("cleared", higher)
+
+        world.pods.put(a_pod("system", nominated="n1", priority=2))
+        await world.until(lambda: world.nominator.in_flight.of("higher") is None)
+
+    assert world.nominator._losses.describe(datetime.now(UTC)) == ""

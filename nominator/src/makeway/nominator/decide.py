@@ -173,6 +173,14 @@ def outnominated(
     return tuple(islice(lower, MOST_NOMINATIONS))
 
 
+def is_outranked(pods: Iterable[PendingPod], node: str, lower: PendingPod) -> bool:
+    """Report whether a pod of higher priority is nominated to a node, whoever preempts for it there.
+
+    kube-scheduler clears the nominations of less important pods to a node where it preempts.
+    """
+    return any(one.nominated == node and one.priority > lower.priority for one in pods)
+
+
 def waits_until(candidate: Candidate) -> datetime | None:
     """Return until when a candidate is waited for whose room terminating pods alone make; None for others."""
     if any(one.victim for one in candidate.removable) or any(one.order_id for one in candidate.awaited):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Outcome, Victim
 from makeway.bus.tracing import OpenSpan
+
+SHOWS_WITHIN: Final = timedelta(seconds=1)
+"""How long after kube-scheduler has cleared a nomination that of the pod which it preempts for may show."""
 
 NEVER_YET: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -21,9 +24,9 @@ class OrderInFlight:
     as it was heard; `made`: it says that the room was made. `since`: when the pod was first seen to wait;
     None where another nominator saw it. `shown`: the pod has been seen nominated by it. `lost`: that
     nomination is gone, and so the order makes room for no pod any more: "cleared" or "changed" by others, or
-    "yielded" to a pod of higher priority; else empty. `looks_at`: when its room is looked at next; `leaving`:
-    the victims that were not seen to have left.
-    `clears_at`: when its nomination, which is to be taken back, is tried next.
+    "yielded" to a pod of higher priority; else empty. `lost_at`: since when. `looks_at`: when its room is
+    looked at next; `leaving`: the victims that were not seen to have left. `clears_at`: when its nomination,
+    which is to be taken back, is tried next.
     `waits`: terminating pods alone make the room, until `until`; then no order is stored. `preemption`: its
     trace, until its outcome.
     """
@@ -36,6 +39,7 @@ class OrderInFlight:
     since: datetime | None = None
     shown: bool = False
     lost: str = ""
+    lost_at: datetime = NEVER_YET
     waits: bool = False
     looks_at: datetime = NEVER_YET
     leaving: list[Victim] = field(default_factory=list)
@@ -50,6 +54,15 @@ class OrderInFlight:
         """Take note that no order is needed: the pods whose room it is leave anyway."""
         self.waits = self.made = True
         self.until = until
+
+    def lose(self, how: str, now: datetime) -> None:
+        """Take note that its nomination is gone. `how`: "yielded", or where its pod is nominated to now."""
+        self.lost_at = self.lost_at if self.lost else now
+        self.lost = how if how == "yielded" else "changed" if how else "cleared"
+
+    def makes_no_room(self, now: datetime) -> bool:
+        """Report whether its nomination is gone, and it was seen for whom, where that shows."""
+        return self.lost == "yielded" or (bool(self.lost) and now >= self.lost_at + SHOWS_WITHIN)
 
     @property
     def uid(self) -> str:

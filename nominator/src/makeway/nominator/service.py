@@ -303,9 +303,9 @@ class Nominator:
         if pod is None:
             await self._left(one, now)
             return
-        if one.shown and not one.lost and pod.nominated != order.node:
-            by_others = "changed" if pod.nominated else "cleared"
-            one.lost = "yielded" if self.in_flight.clears(one.uid) else by_others
+        if one.shown and one.lost != "yielded" and pod.nominated != order.node:
+            higher = decide.is_outranked(self._parts.pods.nominated(), order.node, pod)
+            one.lose("yielded" if higher or self.in_flight.clears(one.uid) else pod.nominated, now)
         if outcome is not None and not one.made:
             if outcome.result == "succeeded":
                 one.made = True
@@ -316,7 +316,7 @@ class Nominator:
                 await self._over(one, outcome.result, now, outcome.message)
                 return
         kept_out = looks and await self._nominations.is_kept_out(one, now)
-        if one.made and (one.lost or now >= one.until or kept_out):
+        if one.made and (one.makes_no_room(now) or now >= one.until or kept_out):
             await self._over(one, "waited" if one.waits else "succeeded", now)
         elif not one.made and now >= one.until:
             await self._over(one, "expired", now)
