@@ -6,6 +6,7 @@ from itertools import count
 import pytest
 from msgspec import json
 
+from builders_bus import make_victim
 from makeway.bus import codec
 from makeway.bus.control import ControlState
 from makeway.bus.decisions import DecisionRecord
@@ -13,10 +14,12 @@ from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.core.k8s.quantity import MAX_INT64
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy, PolicyLimits
+from makeway.core.text import counted
 from makeway.evictor.judge.verdicts import Refused
 from makeway.planner.snapshot.changes import Enforce
 from narrowing import there
 from unit.evictor.building import CLUSTER, a_pod
+from unit.planner.building import make_order, make_outcome
 from unit.planner.quota_world import DELAY, PATH, Enforcing, pod_in_a
 
 MINUTE = timedelta(minutes=1)
@@ -249,6 +252,27 @@ async def test_a_success_that_did_not_last_a_minute_is_undone_and_names_what_mad
     assert [reason for reason, _ in world.told] == ["QuotaEnforced", "QuotaUndone"]
     assert len(world.orders) == 1
     assert world.control.timers.timer(PATH) is None
+
+
+@pytest.mark.parametrize("taken", [1, 2])
+async def test_a_quota_does_not_end_on_what_an_order_for_a_pod_takes_until_that_has_ended(taken: int) -> None:
+    world = Enforcing(pods(6), 4)
+    victims = tuple(make_victim(one, namespace="default", uid=f"{one}-uid") for one in ("p00004", "p00005"))
+    now = world.clock.now()
+    other = make_order("ord-0", now, not_after=now + 3 * MINUTE, victims=victims[:taken])
+    world.ledger.ordered(other)
+
+    await world.run(DELAY + MINUTE)
+
+    assert (world.ended, world.staying()) == (None, 4 + taken)
+    (wait,) = world.control.waits().values()
+    assert wait.reason == "other"
+    assert f"{counted(taken, 'pod')} that other orders are yet to remove" in wait.message
+
+    world.ledger.ended(make_outcome("ord-0", result="cancelled", reason="preemptor-gone", victims=()))
+    ended = await world.until_ended()
+
+    assert (ended.result, ended.evicted, world.staying()) == ("success", 2, 4)
 
 
 async def test_a_resource_whose_pods_go_last_is_not_taken_for_made_anew_while_others_go() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,7 +12,7 @@ from makeway.bus.messages import Victim
 from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import MODES, Mode, more_restrictive
 from makeway.core.policy.rates import rates_of
-from makeway.core.queues.amounts import over, written
+from makeway.core.queues.amounts import NO_AMOUNTS, over, written
 from makeway.core.queues.quota import QuotaObstacle, QuotaPlan, planning_quota
 from makeway.core.queues.quota_exemption import EXEMPT_NAMESPACE, QUOTA
 from makeway.core.queues.tree import QueueTree
@@ -175,6 +175,25 @@ def still_needed(
     _, found = run_to_end(steps)
     violations = _Allowances(snapshot, leaving)
     return tuple(one for unit in found.victims for one in _victims(snapshot, unit, violations.violates))
+
+
+def counted_on(
+    snapshot: Snapshot, tree: QueueTree, inputs: QuotaInputs, plan: QuotaPlan, left: Set[str]
+) -> int:
+    """Return how many pods a plan counts as gone, and rests on, that are there still and may stay.
+
+    `left`: those that orders have removed. Where pods are short, pods of the topmost queue with a guarantee
+    count: that may be what keeps others. O(pods that leave).
+    """
+    queues, queue = snapshot.queues, tree.at(inputs.queue)
+    held = queues.staying.of(queue.number) if queues.staying is not None else NO_AMOUNTS
+    if not over(held, inputs.maximum):
+        return 0
+    guarding = [one for one in tree.line(queue.number) if one.guaranteed] if plan.short else []
+    top = guarding[-1] if guarding else queue
+    leaves = {uid: queues.leaf_of(uid) for uid in inputs.leaving - left}
+    there = (queues.record(uid) for uid, leaf in leaves.items() if top.number <= leaf < top.below)
+    return sum(not pod.terminating for pod in there)
 
 
 def _veto(

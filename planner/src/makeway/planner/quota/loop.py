@@ -26,11 +26,13 @@ from makeway.bus.errors import BusError, Malformed
 from makeway.bus.ids import decision_id, order_id
 from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Fence, OrderKind, Outcome, Victim
 from makeway.bus.orders import OrderStore
+from makeway.bus.queue_report import OTHER_WAIT
 from makeway.bus.records import Last, Unverified
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.mode import Mode
 from makeway.core.policy.rates import rates_of
 from makeway.core.queues.tree import QueueTree
+from makeway.core.text import counted
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.plan.decision import QuotaInputs
@@ -40,6 +42,7 @@ from makeway.planner.quota.decide import (
     NO_QUEUE_GATE,
     QuotaAnswer,
     answering,
+    counted_on,
     first_part,
     record_of,
     still_needed,
@@ -83,6 +86,25 @@ class QuotaOrderStream(Protocol):
 
 
 _LEAST_PRIORITY: Final = -(2**31)
+
+
+def _order_of(
+    record: DecisionRecord, victims: tuple[Victim, ...], fence: Fence, now: datetime
+) -> EvictionOrder:
+    """Return the order of a decision; `now`: not the round's, so that one that waited has its full life."""
+    return EvictionOrder(
+        order_id=order_id(now),
+        kind="quota",
+        cluster_uid=record.cluster_uid,
+        fence=fence,
+        writer=record.planner,
+        created_at=now,
+        not_after=now + ORDER_LIFE,
+        queue=record.queue,
+        decision_id=record.decision_id,
+        victims=victims,
+        pdb_violations=sum(victim.pdb_violating for victim in victims),
+    )
 
 
 @dataclass(eq=False, kw_only=True)
@@ -283,6 +305,11 @@ class QuotaLoop:
         if not found.victims and not decided and found.plan.lacks(HARD_BUDGET):
             control.again(path, now)  # budgets are just being matched with pods
             return
+        awaited = counted_on(self.snapshot, tree, inputs, found.plan, self.ledger.leaving(now))
+        if awaited and mode == "enforce" and not found.victims:
+            others = f"{counted(awaited, 'pod')} that other orders are yet to remove counted as gone"
+            control.wait(path, Cause(OTHER_WAIT, f"{found.plan.message}; {others}"), now)
+            return
         if mode == "observe" or not found.victims:
             ended = control.concluded(path, found.plan, now, observed=mode == "observe")
             self._telling.ended(path, process, ended)
@@ -296,7 +323,7 @@ class QuotaLoop:
             why = "no pod is evicted, since no scheduler reports that it would hold their successors"
             control.wait(path, Cause(NO_QUEUE_GATE, f"{found.plan.message}; {why}"), now)
             return
-        order = self._order(path, victims, record, fenced)
+        order = _order_of(record, victims, fenced, self.now())
         queues = self.snapshot.queues
         requests = {one.uid: queues.record(one.uid).requests for one in victims if one.uid in queues}
         self.ledger.reserve(order)  # nothing was awaited since the plan: what it counted on holds
@@ -311,7 +338,8 @@ class QuotaLoop:
             return
         self.metrics.quota_orders.labels("committed").inc()
         self.ledger.ordered(order)
-        control.ordered(path, order, whole=len(victims) == len(found.victims), requests=requests)
+        whole = not awaited and len(victims) == len(found.victims)
+        control.ordered(path, order, whole=whole, requests=requests)
         _log.info("quota_order_committed", queue=path, order_id=order.order_id, victims=len(victims))
 
     async def _plan(
@@ -365,22 +393,3 @@ class QuotaLoop:
         limits = self.snapshot.exemptions.policy.limits
         allowed = room or rates_of(limits, len(self.snapshot.pods)).at_once
         return min(MOST_VICTIMS, limits.victims_per_order, allowed)
-
-    def _order(
-        self, path: str, victims: tuple[Victim, ...], record: DecisionRecord, fence: Fence
-    ) -> EvictionOrder:
-        # The time of being written, not of the round: an order that waited for its turn has its full life.
-        now = self.now()
-        return EvictionOrder(
-            order_id=order_id(now),
-            kind="quota",
-            cluster_uid=self.cluster_uid,
-            fence=fence,
-            writer=self.identity,
-            created_at=now,
-            not_after=now + ORDER_LIFE,
-            queue=path,
-            decision_id=record.decision_id,
-            victims=victims,
-            pdb_violations=sum(victim.pdb_violating for victim in victims),
-        )

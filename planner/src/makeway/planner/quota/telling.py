@@ -16,13 +16,13 @@ from msgspec import structs
 
 from makeway.bus.queue_report import QUOTA_WAITS, QuotaEnd, QuotaWaiting
 from makeway.core.k8s.event import EventType
-from makeway.core.k8s.importance import microseconds
 from makeway.core.queues.amounts import Amounts, looser, over, texts_of
 from makeway.core.queues.quota import QuotaObstacle, QuotaPlan
 from makeway.core.text import counted
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.quota.decide import obstacles_of
 from makeway.planner.quota.processes import QuotaProcesses, RunningQuota
+from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
 _EVENTS: Final[dict[str, tuple[EventType, str]]] = {
@@ -148,7 +148,7 @@ def undone(snapshot: Snapshot, path: str, success: Success, now: datetime) -> Qu
         f"{path} came down to its max, and uses {held} of at most {texts_of(most)} again: "
         f"evicting {counted(success.ended.evicted, 'pod')} had no lasting effect"
     )
-    makers = obstacles_of(_makers(snapshot, path, success.began_at))
+    makers = obstacles_of(_makers(_came(snapshot, path, success.began_at)))
     return structs.replace(success.ended, result="undone", at=now, message=message, blocked=makers)
 
 
@@ -157,29 +157,33 @@ def in_vain(
 ) -> tuple[str, Sequence[QuotaObstacle]] | None:
     """Return why a process ends that has evicted as many pods as it plans for, and has to free as much still.
 
-    As much of a resource of which its victims had as much. The gate lets no pod into a queue above its
-    maximum, so that what was evicted has come again past it, and would for ever. None where it is not so.
-    O(pods below).
+    As much of a resource of which its victims had as much, and of which pods that came since have some: what
+    was evicted has come again past the gate, which lets no pod into a queue above its maximum, and would for
+    ever. None where it is not so. O(pods below).
     """
     if process.evicted < sum(unit.size for unit in plan.victims):
         return None
     unmet = (name for name, amount in process.need.items() if plan.need.get(name, 0) >= amount)
-    if not any(process.freed.get(name, 0) >= plan.need[name] for name in unmet):
+    freed = [name for name in unmet if process.freed.get(name, 0) >= plan.need[name]]
+    came = _came(snapshot, path, process.began_at) if freed else []
+    if not any(name in pod.requests for name in freed for pod in came):
         return None
     again = counted(process.evicted, "pod")
     message = f"{plan.message}, as when that began: evicting {again} had no lasting effect"
-    return message, _makers(snapshot, path, process.began_at)
+    return message, _makers(came)
 
 
-def _makers(snapshot: Snapshot, path: str, since: datetime) -> Sequence[QuotaObstacle]:
-    """Name what made most of the pods in and below a queue that were created since then."""
+def _came(snapshot: Snapshot, path: str, since: datetime) -> list[PodRecord]:
+    """Return the pods in and below a queue that were bound since then. O(pods below)."""
     queues = snapshot.queues
-    if queues.tree is None:
-        return ()
-    began = microseconds(since) - 1_000_000  # creation times are whole seconds
-    there = queues.staying_in(queues.tree.at(path))
-    made = (pod for pod in there if pod.facts.created_micros >= began)
-    pods = Counter(pod.controller or f"no owner in namespace {pod.namespace}" for pod in made)
+    there = queues.staying_in(queues.tree.at(path)) if queues.tree is not None else ()
+    began = since - timedelta(seconds=1)  # the times of pods are whole seconds
+    return [pod for pod in there if (bound := pod.facts.bound_at) is not None and bound >= began]
+
+
+def _makers(came: Iterable[PodRecord]) -> Sequence[QuotaObstacle]:
+    """Name what made most of some pods."""
+    pods = Counter(pod.controller or f"no owner in namespace {pod.namespace}" for pod in came)
     return [
         QuotaObstacle(MADE_ANEW, f"{counted(number, 'pod')} made anew by {maker}")
         for maker, number in pods.most_common(_SHOWN)
