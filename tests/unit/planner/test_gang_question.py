@@ -8,9 +8,10 @@ from makeway.bus.errors import Malformed
 from makeway.bus.plan import PlanRequest
 from makeway.core.k8s.quantity import QuantityError
 from makeway.dev.samples import MESSAGES
-from makeway.planner.plan.gang.question import gang_question_of
+from makeway.planner.plan.gang.question import alike, gang_question_of, labels_named
 from makeway.planner.plan.request import NamelessPodError
 from narrowing import there
+from unit.planner.manifests import anti_affinity, pod, question, term
 
 
 def request() -> PlanRequest:
@@ -69,3 +70,16 @@ def test_a_class_that_cannot_be_counted_is_an_error() -> None:
 def test_a_request_without_a_class_of_members_names_no_pod() -> None:
     with pytest.raises(NamelessPodError, match="no class"):
         gang_question_of(msgspec.structs.replace(request(), classes=()), {})
+
+
+def test_members_that_differ_by_an_index_are_of_one_kind() -> None:
+    """As the plugin has it: labels count that a rule of any member looks at, and those that name a queue."""
+    apart = anti_affinity(term("rack", {"job": "train"}))
+    labels = {"a": {"job": "train", "index": "0"}, "b": {"job": "train", "index": "1"}, "c": {"job": "other"}}
+    asked = {name: question(pod(name, labels=one, affinity=apart)) for name, one in labels.items()}
+    asked["d"] = question(pod("d", labels={"job": "train", "queue": "root.a"}, affinity=apart))
+
+    named = frozenset[str]().union(*map(labels_named, asked.values()))
+
+    assert alike(asked["a"], named) == alike(asked["b"], named)
+    assert len({alike(one, named) for one in asked.values()}) == 3

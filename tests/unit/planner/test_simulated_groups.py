@@ -10,6 +10,7 @@ from makeway.planner.offline.manifests import ManifestError, NewPod
 from makeway.planner.offline.results import SimulatedGroup
 from makeway.planner.offline.simulation import Simulation
 from makeway.planner.offline.world import World
+from narrowing import there
 from unit.planner.offline_building import NOW, Object, node, pod, priority_class, world
 
 
@@ -75,6 +76,30 @@ def test_a_group_that_has_room_takes_no_pod() -> None:
     answer = simulated(world(node("a"), node("b")), group(), members(2))
 
     assert (answer.result, answer.victims, answer.price) == ("fits", (), None)
+
+
+def test_members_that_are_nominated_do_not_stand_in_one_anothers_way() -> None:
+    pending = members(2)
+    for one, name in zip(pending, "ab", strict=True):
+        one["status"] = {"nominatedNodeName": name}
+    cluster = world(node("a"), node("b"), *pending)
+
+    answer = simulated(cluster, group(), members(2))
+
+    assert (answer.result, {one.node for one in answer.members}) == ("fits", {"a", "b"})
+
+
+def test_a_group_of_more_kinds_than_a_scheduler_asks_about_has_no_plan() -> None:
+    cluster = world(node("a", cpu="64"), pod("x", "a", cpu="64", priority=0))
+    pods = [one for n in range(17) for one in members(1, cpu=f"{n + 1}00m", name=f"kind-{n}")]
+    for one in pods:
+        one["spec"]["schedulingGroup"] = {"podGroupName": "train"}
+
+    fewer = simulated(world(node("a", cpu="64"), pod("x", "a", cpu="64", priority=0)), group(), pods[1:])
+    answer = simulated(cluster, group(), pods)
+
+    assert (fewer.result, answer.result) == ("preempts", "refused")
+    assert "16 kinds" in there(answer.diagnosis).message
 
 
 def test_a_group_waits_for_a_pod_elsewhere_that_keeps_its_rack_closed_until_it_has_left() -> None:

@@ -22,7 +22,7 @@ from makeway.planner.observe.pairing import UnaskedPreemption
 from makeway.planner.observe.past import ShortPast
 from makeway.planner.plan.decision import decision_of
 from makeway.planner.plan.gang.planner import planning_gang
-from makeway.planner.plan.gang.question import GangClass, GangQuestion, alike
+from makeway.planner.plan.gang.question import GangClass, GangQuestion, alike, labels_named
 from makeway.planner.plan.naming import as_placement
 from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.planner import planning
@@ -50,12 +50,18 @@ def reading_members(
 
     A pod is the one class of itself. What is in flight is put in later. Raises as `question_of`.
     """
-    classes: dict[object, GangClass] = {}
+    members: list[Question] = []
+    named: set[str] = set()
     for place, pod in enumerate(pods):
         if place and place % MEMBERS_A_TURN == 0:
             yield None
-        one = question_of(_request(pod, cluster_uid, request_id), {})
-        key = alike(one)
+        members.append(question_of(_request(pod, cluster_uid, request_id), {}))
+        named |= labels_named(members[-1])
+    classes: dict[object, GangClass] = {}
+    for place, one in enumerate(members):
+        if place and place % MEMBERS_A_TURN == 0:
+            yield None
+        key = alike(one, named)
         known = classes.get(key)
         classes[key] = GangClass(one, 1) if known is None else replace(known, count=known.count + 1)
     yield tuple(classes.values())

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
-from makeway.bus.plan import NodeSelection, PlanRequest, Refusal
+from makeway.bus.messages import MOST_MEMBERS
+from makeway.bus.plan import MOST_MEMBER_CLASSES, NodeSelection, PlanRequest, Refusal
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import PriorityClass
@@ -34,7 +35,7 @@ from makeway.planner.offline.results import Result, SimulatedGroup, SimulatedMem
 from makeway.planner.offline.world import World
 from makeway.planner.plan.decision import awaited_of, price_of, victim_of
 from makeway.planner.plan.gang.planner import plan_gang
-from makeway.planner.plan.gang.question import GangClass, GangQuestion, alike
+from makeway.planner.plan.gang.question import GangClass, GangQuestion, alike, labels_named
 from makeway.planner.plan.naming import as_placement
 from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.request import MOST_PODS, NamelessPodError, Question, question_of
@@ -157,12 +158,17 @@ class Simulation:
                 ] = None
             questions.append(at_priority(question, group.record.priority))
         asked, classes = gang_question(snapshot, group, questions)
+        # A plan replaces those of its own members, whom a scheduler asks about all at once.
+        own = {one.preemptor.uid for one in questions}
+        asked = asked.of_all(
+            nominations=tuple(one for one in self._world.nominations.values() if one.uid not in own)
+        )
         planned: GangPlan | PlanRefusal
         if refusal:
             planned = not_admitted(snapshot, refusal)
         else:
             planned = plan_gang(snapshot, asked, self._now, self._cache)
-        found = held(planned, group, snapshot.exemptions.policy.groups.preemptors)
+        found = held(planned, group, asked, snapshot.exemptions.policy.groups.preemptors)
         nodes: dict[str, str] = {}
         if isinstance(found, GangPlan):
             self._let_go(found.gone)
@@ -309,8 +315,9 @@ def gang_question(
 ) -> tuple[GangQuestion, list[list[Question]]]:
     """Put members that are equal into classes; return the question, and the members of each class."""
     classes: defaultdict[Hashable, list[Question]] = defaultdict(list)
+    named = frozenset[str]().union(*map(labels_named, members))
     for one in members:
-        classes[alike(one)].append(one)
+        classes[alike(one, named)].append(one)
     placed = tuple(
         as_placement(pod, pod.node)
         for uid in snapshot.groups.uids(group.name)
@@ -328,9 +335,9 @@ def gang_question(
 
 
 def held(
-    found: GangPlan | PlanRefusal, group: AdmittedGroup, preemptors: GroupPreemptors
+    found: GangPlan | PlanRefusal, group: AdmittedGroup, asked: GangQuestion, preemptors: GroupPreemptors
 ) -> GangPlan | PlanRefusal:
-    """Return a refusal where makeway makes no room for the group: by the policy, or in 1.36."""
+    """Return a refusal where makeway makes no room for the group: by the policy, by its size, or in 1.36."""
     if isinstance(found, PlanRefusal) or not found.victims:
         return found
     if preemptors == "hold":
@@ -340,6 +347,8 @@ def held(
             f"{ONE_BY_ONE} is of Kubernetes 1.36, where makeway makes no room for groups; kube-scheduler may "
             "preempt for its pods one by one"
         )
+    elif asked.total > MOST_MEMBERS or len(asked.classes) > MOST_MEMBER_CLASSES:
+        why = f"no plan is made for more than {MOST_MEMBERS} pods or {MOST_MEMBER_CLASSES} kinds of them"
     else:
         return found
     return found.refused(GROUPS_HELD, why)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import msgspec
 
 from makeway.bus.messages import Placement
 from makeway.bus.plan import PlanRequest
+from makeway.core.k8s.queue_labels import QUEUE_LABELS
 from makeway.planner.plan.left_out import NOTHING_PASSED_OVER, PassedOver
 from makeway.planner.plan.request import NamelessPodError, Question, question_of
 from makeway.planner.plan.terminating import AwaitedRoom
@@ -24,11 +25,23 @@ class GangClass:
     count: int
 
 
-def alike(question: Question) -> Hashable:
-    """Return what members of one class have in common; their queue is in the labels of `constraints`."""
+def labels_named(question: Question) -> frozenset[str]:
+    """Return the keys of labels that a member's own rules look at, and that name its queue."""
+    selectors = (one for one in question.constraints.selectors if one is not None)
+    return frozenset((*QUEUE_LABELS, *(one.key for rules in selectors for one in rules.requirements)))
+
+
+def alike(question: Question, named: Set[str]) -> Hashable:
+    """Return what members of one class have in common, as the plugin puts them into classes.
+
+    `named`: the keys of labels that count, those of all members; others tell them apart by an index, as of a
+    Job.
+    """
     pod, needs = question.preemptor, tuple(sorted(question.needs.items()))
     requests = tuple(sorted(pod.requests.items()))
-    return requests, needs, question.constraints, question.may_preempt, pod.facts.priority_class
+    labels = tuple(one for one in question.constraints.labels if one[0] in named)
+    constraints = replace(question.constraints, labels=labels)
+    return requests, needs, constraints, question.may_preempt, pod.facts.priority_class
 
 
 @dataclass(frozen=True, slots=True)
