@@ -10,7 +10,10 @@ from builders_bus import make_victim
 from makeway.bus import codec
 from makeway.bus.control import ControlState
 from makeway.bus.decisions import DecisionRecord
-from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.bus.errors import KeyNotPublished
+from makeway.bus.messages import EvictionOrder, Outcome, Void
+from makeway.bus.nats.publishing import PublishRefused
+from makeway.bus.orders import voided
 from makeway.core.k8s.quantity import MAX_INT64
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy, PolicyLimits
@@ -252,6 +255,40 @@ async def test_a_success_that_did_not_last_a_minute_is_undone_and_names_what_mad
     assert [reason for reason, _ in world.told] == ["QuotaEnforced", "QuotaUndone"]
     assert len(world.orders) == 1
     assert world.control.timers.timer(PATH) is None
+
+
+class Refusing:
+    """A stream that takes no order, or a void in its place."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self._error = error
+
+    async def store(self, order: EvictionOrder, after: int) -> EvictionOrder:
+        if self._error is not None:
+            raise self._error
+        return voided(order, Void(reason="not-acknowledged", message="no answer"))
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (None, "no answer"),
+        (KeyNotPublished("key a is not in makeway-keys"), "makeway-keys"),
+        (PublishRefused("maximum bytes exceeded"), "maximum bytes"),
+    ],
+)
+async def test_a_quota_whose_order_is_not_stored_says_so_and_is_tried_less_often(
+    error: Exception | None, said: str
+) -> None:
+    world = Enforcing(pods(6), 4)
+    world.loop.writer = Refusing(error)
+
+    await world.run(DELAY + MINUTE)
+
+    (wait,) = world.control.waits().values()
+    assert (wait.reason, said in wait.message) == ("bus", True)
+    assert len(world.decisions) < 8
+    assert [reason for reason, _ in world.told] == ["QuotaWaits"]
 
 
 @pytest.mark.parametrize("taken", [1, 2])

@@ -22,9 +22,10 @@ from msgspec import structs
 
 from makeway.bus.control import ControlState
 from makeway.bus.decisions import DecisionRecord
-from makeway.bus.errors import BusError, Malformed
+from makeway.bus.errors import BusError, KeyNotPublished, Malformed
 from makeway.bus.ids import decision_id, order_id
 from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Fence, OrderKind, Outcome, Victim
+from makeway.bus.nats.publishing import PublishRefused
 from makeway.bus.orders import OrderStore
 from makeway.bus.queue_report import OTHER_WAIT
 from makeway.bus.records import Last, Unverified
@@ -331,10 +332,16 @@ class QuotaLoop:
             await failpoint("planner.before-quota-order")
             stored = await self.writer.store(order, last.sequence if last is not None else 0)
             await failpoint("planner.after-quota-order")
+        except (KeyNotPublished, PublishRefused) as error:
+            control.wait(path, Cause("bus", f"its order is not stored: {error}"), self.now())
+            return
         finally:
             self.ledger.withdraw(order.order_id)
-        if stored.order_id != order.order_id or stored.void is not None:
-            control.again(path, now)
+        if stored.order_id != order.order_id:
+            control.again(path, now)  # the next round reads what came first
+            return
+        if stored.void is not None:
+            control.wait(path, Cause("bus", f"its order is not stored: {stored.void.message}"), self.now())
             return
         self.metrics.quota_orders.labels("committed").inc()
         self.ledger.ordered(order)
