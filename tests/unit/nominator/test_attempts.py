@@ -12,10 +12,10 @@ def seconds(number: float) -> timedelta:
     return timedelta(seconds=number)
 
 
-def waiting(uid: str, *, priority: int = 0, age: float = 0) -> PendingPod:
+def waiting(uid: str, *, priority: int = 0, age: float = 0, namespace: str = "default") -> PendingPod:
     return PendingPod(
         uid=uid,
-        namespace="default",
+        namespace=namespace,
         name=uid,
         priority=priority,
         class_name="urgent",
@@ -60,6 +60,17 @@ def test_of_many_thousands_of_pods_each_waits_after_its_turn() -> None:
         remembered.of(pod, NOW).pause(NOW)
 
     assert turns(remembered, *flood, waiting("other")) == ["other"]
+
+
+def test_among_equals_each_namespace_has_its_turn_before_one_has_its_second() -> None:
+    remembered = AttemptsByPod()
+    flood = [waiting(f"flood-{number}", age=60 - number) for number in range(50)]
+    others = [waiting("other", namespace="shop"), waiting("low", priority=-1, namespace="shop")]
+
+    order = turns(remembered, *flood, *others)
+
+    assert order[:3] == ["flood-0", "other", "flood-1"]
+    assert order[-1] == "low"
 
 
 def test_a_less_important_pod_that_has_waited_longest_for_its_turn_is_planned_for_first() -> None:

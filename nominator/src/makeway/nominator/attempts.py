@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -65,11 +65,11 @@ class AttemptsByPod:
         1. Of those that have waited for their turn for more than `LONGEST_PAUSE` the one that has longest:
            more important pods that are refused again and again may be more than can be planned for.
         2. The more important first.
-        3. Among equals the one whose turn was due first: the first turn when the pod was created and may
-           preempt, later ones when its pause is over. So one that is refused again and again keeps no other
-           from its turn. kube-scheduler's queue goes by the time at which a pod was put into it, in the same
-           way.
-        4. By UID.
+        3. Among equals one of each namespace, then the next of each: no number of pods of one namespace keeps
+           another's from their turn.
+        4. The one whose turn was due first: the first turn when the pod was created and may preempt, later
+           ones when its pause is over. So one that is refused again and again keeps no other from its turn.
+        5. By UID.
         """
         turns = [
             (max(one.next_at, may_preempt_at(pod)), pod, one) for pod in pods for one in (self.of(pod, now),)
@@ -78,6 +78,13 @@ class AttemptsByPod:
             (turn for turn in turns if turn[0] <= now),
             key=lambda turn: (-turn[1].priority, turn[0], turn[1].uid),
         )
+        before, places = Counter[tuple[int, str]](), list[int]()
+        for _, pod, _ in due:
+            own = pod.priority, pod.namespace
+            places.append(before[own])
+            before[own] += 1
+        ordered = sorted(zip(due, places, strict=True), key=lambda one: (-one[0][1].priority, one[1]))
+        due = [turn for turn, _ in ordered]
         waits_since = [max(moment, one.first_seen) for moment, _, one in due]
         if waits_since and now - (longest := min(waits_since)) > LONGEST_PAUSE:
             due.insert(0, due.pop(waits_since.index(longest)))
