@@ -22,7 +22,7 @@ from makeway.core.k8s.authorship import NOMINATOR
 from makeway.core.k8s.objects import Pod
 from makeway.nominator import commits as committing
 from makeway.nominator import decide
-from makeway.nominator.cluster import StoredPod
+from makeway.nominator.cluster import Changed, StoredPod
 from makeway.nominator.commits import MOST_LOOKED_AT, ORPHAN_AFTER, Commits, Nominations
 from makeway.nominator.in_flight import OrderInFlight, OrdersInFlight
 from makeway.nominator.metrics import NominatorMetrics
@@ -41,6 +41,8 @@ class World:
         self.asked: list[CommitRequest] = []
         self.last = last
         self.nominated: list[str] = []
+        self.changes = 0
+        self.there = a_pod()
         self.cleared: list[str] = []
         self.pods = PendingPods()
         self.pods.put(view(a_pod()))
@@ -64,7 +66,13 @@ class World:
     async def outcome(self, order_id: str) -> None:
         return None
 
+    async def pod(self, namespace: str, name: str) -> StoredPod | None:
+        return StoredPod(view(self.there), msgspec.json.encode(self.there))
+
     async def nominate(self, stored: Pod, node: str) -> None:
+        if self.changes:
+            self.changes -= 1
+            raise Changed("409")
         self.nominated.append(node)
         pod = a_pod()
         pod["status"]["nominatedNodeName"] = node
@@ -138,6 +146,28 @@ async def test_without_an_order_the_nomination_is_taken_back(replies: tuple[Comm
     assert not begun.stored
     assert (world.cleared, len(world.in_flight)) == (["p"], 0)
     assert world.failed == ["p-uid"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "there", "nominated"),
+    [
+        pytest.param(2, a_pod(), True, id="its condition"),
+        pytest.param(100, a_pod(), False, id="without end"),
+        pytest.param(1, a_pod(node="n2"), False, id="bound"),
+        pytest.param(1, a_pod(uid="another"), False, id="another under its name"),
+        pytest.param(1, a_pod() | {"status": {"nominatedNodeName": "n2"}}, False, id="nominated by another"),
+    ],
+)
+async def test_a_pod_that_changes_while_it_is_planned_for_is_nominated_as_it_is_now(
+    changes: int, there: dict[str, Any], nominated: bool
+) -> None:
+    world = World(stored())
+    world.changes, world.there = changes, there
+
+    begun = await world.commit()
+
+    assert (begun.stored, bool(world.nominated)) == (nominated, nominated)
+    assert world.cleared == []
 
 
 async def test_where_all_victims_leave_anyway_the_nomination_stays() -> None:

@@ -20,6 +20,7 @@ from makeway.bus.commit import NOTHING, CommitReply, CommitRequest
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Void
 from makeway.bus.records import Last
+from makeway.core.k8s.objects import Pod
 from makeway.core.policy.external import NEVER
 from makeway.nominator import decide
 from makeway.nominator.cluster import Changed, StoredPod
@@ -38,6 +39,9 @@ ASKS_AGAIN_SECONDS: Final = 0.25
 
 ANSWERED_WITHIN: Final = timedelta(seconds=2)
 """How long after the time by which an order had to be stored an answer is still waited for."""
+
+NOMINATES_AGAIN: Final = 3
+"""How often a pod is nominated anew that changes meanwhile."""
 
 _log = structlog.get_logger()
 
@@ -105,7 +109,7 @@ class Commits:
                 self._give_up(one, "changed", "another order for this pod is in the stream")
                 return
             await failpoint("nominator.before-nominate", commit.order_id)
-            await self.parts.cluster.nominate(stored.pod, commit.node)
+            await self._nominate(stored.pod, commit.node)
             self.nominations.written(one.uid)
             _log.info("preemptor_nominated", order_id=commit.order_id, pod_uid=one.uid, node=commit.node)
             await failpoint("nominator.after-nominate", commit.order_id)
@@ -117,6 +121,21 @@ class Commits:
             self._give_up(one, "not_stored", f"the pod's last order cannot be read: {error}")
         except (ApiError, ApiUnavailable, BusError) as error:
             await self._take_back(one, "not_stored", str(error))
+
+    async def _nominate(self, pod: Pod, node: str) -> None:
+        """Nominate a pod, as it is by now where it has changed since it was planned for. Raises Changed.
+
+        Its scheduler writes its condition now and then, and its author whatever they like.
+        """
+        for _ in range(NOMINATES_AGAIN):
+            try:
+                return await self.parts.cluster.nominate(pod, node)
+            except Changed:
+                there = await self.parts.cluster.pod(pod.metadata.namespace, pod.metadata.name)
+                if there is None or not decide.still_waits(there.pod, pod.metadata.uid):
+                    raise
+                pod = there.pod
+        return await self.parts.cluster.nominate(pod, node)
 
     async def _is_stored(self, one: OrderInFlight, commit: CommitRequest) -> bool:
         """Have the planner store an order; report whether it is stored, or the room is there without it."""

@@ -155,6 +155,12 @@ def commit_of(
     )
 
 
+def still_waits(pod: Pod, uid: str) -> bool:
+    """Report whether the pod under a preemptor's name is the preemptor, without a node or a nomination."""
+    is_preemptor, placed = pod.metadata.uid == uid, pod.spec.node_name or pod.status.nominated_node_name
+    return is_preemptor and not placed and pod.metadata.deletion_timestamp is None
+
+
 def has_its_place(pod: Pod, order: EvictionOrder) -> bool:
     """Report whether the pod under a preemptor's name is the preemptor, and holds the place of its order."""
     is_preemptor = order.preemptor is not None and pod.metadata.uid == order.preemptor.uid
