@@ -1,6 +1,7 @@
 """A pod is nominated, and the planner asked for its order until it answers; else nothing is left behind."""
 
 import asyncio
+import contextlib
 from collections import deque
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from builders_bus import make_order, make_outcome, make_preemptor
 from makeway.bus import codec
 from makeway.bus.commit import NOTHING, ORDER_LIFE, CommitReply, CommitRequest, named_order
-from makeway.bus.errors import BusUnavailable, Malformed
+from makeway.bus.errors import BusError, BusUnavailable, Malformed
 from makeway.bus.messages import API_VERSION, EvictionOrder, Outcome, OutcomeResult, Void
 from makeway.bus.orders import voided
 from makeway.bus.records import Last
@@ -216,6 +217,7 @@ class Stored:
         self.order: EvictionOrder | None = None
         self.outcome_of_it: Outcome | None = None
         self.unreadable = False
+        self.outcome_fails: BusError | None = None
 
     async def last_order(self, uid: str) -> Last[EvictionOrder] | None:
         if self.unreadable:
@@ -223,6 +225,8 @@ class Stored:
         return None if self.order is None else Last(self.order, 1, NOW)
 
     async def outcome(self, order_id: str) -> Last[Outcome] | None:
+        if self.outcome_fails is not None:
+            raise self.outcome_fails
         return None if self.outcome_of_it is None else Last(self.outcome_of_it, 1, NOW)
 
     def add(self, name: str, manager: str) -> Pod:
@@ -372,3 +376,16 @@ async def test_no_other_order_keeps_a_nomination(last: EvictionOrder | None, end
     await nominations.look_for_orphans(NOW + ORPHAN_AFTER)
 
     assert (stored.cleared, len(in_flight)) == (["ours"], 0)
+
+
+@pytest.mark.parametrize("error", [BusUnavailable("away"), Malformed("invalid", "an outcome")])
+async def test_an_order_whose_outcome_cannot_be_read_is_not_waited_for(error: BusError) -> None:
+    stored, in_flight = Stored(), OrdersInFlight()
+    stored.order, stored.outcome_fails = order(), error
+    nominations = watching(stored, in_flight, ours=NOMINATOR)
+
+    await nominations.look_for_orphans(NOW)
+    with contextlib.suppress(BusUnavailable):
+        await nominations.look_for_orphans(NOW + ORPHAN_AFTER)
+
+    assert len(in_flight) == 0

@@ -269,7 +269,11 @@ class Nominations:
             if (order.cluster_uid, order.node) != (self._cluster_uid, pod.nominated):
                 return False
             one = self._in_flight.begin(order, stored=True)  # an outcome that comes from now on is heard
-            outcome = await self._parts.bus.outcome(order.order_id)
+            try:
+                outcome = await self._parts.bus.outcome(order.order_id)
+            except BusError:
+                self._in_flight.end(one)  # one that came before is not
+                raise
         except Malformed:
             return False
         one.shown = True
