@@ -287,6 +287,16 @@ async def test_what_a_commit_says_wrong_by_itself_is_answered_and_not_stored() -
     assert (world.stored(), world.judged) == ([], 0)
 
 
+async def test_what_another_planner_has_stored_is_the_answer_of_one_that_cannot_judge_the_commit() -> None:
+    stream = Stream()
+    stored = await World(stream).ask()
+    behind = World(stream)
+    behind.time = NOW - timedelta(minutes=5)
+
+    assert (await behind.ask()).order == stored.order
+    assert (await World(stream).ask(request(offer="of a key that it does not know"))).order == stored.order
+
+
 async def test_a_request_that_is_not_understood_has_no_answer() -> None:
     with pytest.raises(Malformed):
         await World().committer.handle(b"no commit")

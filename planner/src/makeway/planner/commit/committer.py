@@ -126,12 +126,12 @@ class Committer:
 
     async def _commit(self, commit: CommitRequest) -> CommitReply:
         now = self.now()
-        try:
-            offer = self.signatures.offer(commit.offer.encode(), self.subjects.commit)
-        except Malformed as error:
-            return self._void(commit, Void(reason="not-offered", message=str(error)))
-        if (why := refused_by_itself(commit, offer, self.cluster_uid, now)) is not None:
-            return self._void(commit, why)
+        offer = self._offer(commit, now)
+        subject = self.subjects.order(draft(commit, "", None, now))
+        if isinstance(offer, Void):
+            # A planner before this one may have read the offer, or had another clock, and stored the order.
+            first = await self.writer.first(subject, commit.after)
+            return self._void(commit, offer) if first is None else self._answered(commit, first)
         # What becomes of an order is known once the stream answers, however long that takes.
         late = max(commit.store_by - now, timedelta()) + OVERDUE
         unstored = functools.cache(lambda: self.ledger.unstored(commit.order_id, self.now()))  # once
@@ -139,7 +139,6 @@ class Committer:
         try:
             verdict = self._judged(commit, offer, None)
             await failpoint("planner.commit-received")
-            subject = self.subjects.order(draft(commit, offer.decision_id, None, now))
             with contextlib.suppress(BusUnavailable):
                 if (first := await self.writer.first(subject, commit.after)) is not None:
                     return self._answered(commit, first)
@@ -174,6 +173,14 @@ class Committer:
         finally:
             overdue.cancel()
             self.ledger.withdraw(commit.order_id)
+
+    def _offer(self, commit: CommitRequest, now: datetime) -> Offer | Void:
+        """Return what the plan offered, or why this planner stores nothing, whatever it sees."""
+        try:
+            offer = self.signatures.offer(commit.offer.encode(), self.subjects.commit)
+        except Malformed as error:
+            return Void(reason="not-offered", message=str(error))
+        return refused_by_itself(commit, offer, self.cluster_uid, now) or offer
 
     def _waits_for(self, verdict: Accepted | Void, commit: CommitRequest) -> str:
         """Return what a verdict waits for; a void for the end of the order over which it would be stored."""
