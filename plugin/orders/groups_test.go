@@ -205,3 +205,10 @@ func TestOnlyGangsWhoseRoomIsMadeAreLookedAt(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+func TestTheLargestGroupIsNominatedInTime(t *testing.T) {
+	// kube-scheduler's client writes 50 times a second by default.
+	if got, needed := StoredWithin(5000), 5000*time.Second/50; got < needed {
+		t.Errorf("an order for 5,000 members is stored within %s, and their nominations take %s", got, needed)
+	}
+}

@@ -8,7 +8,7 @@ const (
 	// of a group it may be memberStored later, as the scheduler writes nominations one after the other; storedAtMost is the most.
 	storedWithin = 5 * time.Second
 	memberStored = 20 * time.Millisecond
-	storedAtMost = 25 * time.Second
+	storedAtMost = 2 * time.Minute
 	// AnsweredWithin is how much later the answer is still waited for.
 	AnsweredWithin = 2 * time.Second
 	// shownWithin is how long after an order was made its nomination may not show yet though its victims leave. Where it does not by then,

@@ -573,7 +573,7 @@ def test_a_commit_that_no_planner_could_accept_is_refused_by_itself() -> None:
     assert refused(commit("a"), offer(preemptor_uid="another")) == "not-offered"
     assert refused(commit("a", "c")) == "not-offered"
     assert refused(commit("a", placements=(replace(PLACE, node="n2"),))) == "not-offered"
-    assert refused(commit("a", store_by=NOW + timedelta(minutes=1))) == "store-by-too-far"
+    assert refused(commit("a", store_by=NOW + timedelta(minutes=3))) == "store-by-too-far"
     assert refused(commit("a", "a")) == "named-twice"
     assert refused(commit("a", awaited=(Awaited(uid="a"),))) == "named-twice"
 

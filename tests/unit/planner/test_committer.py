@@ -27,7 +27,7 @@ from makeway.planner.orders.not_now import Asker
 from unit.bus.test_order_writer import Fault, Stream
 from unit.planner.building import NOW, make_pod
 from unit.planner.building import make_order as make_live
-from unit.planner.test_commit_judge import commit, group_commit, offer
+from unit.planner.test_commit_judge import PLACE, commit, group_commit, offer
 
 SPARED: Final = Void(reason="victim-spared", message="the policy says so")
 SUBJECTS: Final = Subjects()
@@ -318,6 +318,21 @@ async def test_the_order_of_a_group_is_stored_once_its_members_show_nominated() 
 
     assert (reply.status, reply.order) == ("stored", world.stored()[0])
     assert [world.stored()[0].kind, world.stored()[0].preemptor_uid] == ["group", "g"]
+
+
+async def test_a_large_group_is_judged_now_and_then_while_its_nominations_show_one_by_one() -> None:
+    world = World()
+    world.waits_for = "nominations"
+    text = codec.wrap(offer(preemptor_uid="g", pods=(), node=""), "makeway/planner/p").decode()
+    places = tuple(replace(PLACE, name=f"m{n}", uid=f"m{n}", node="n1") for n in range(2_000))
+    asking = asyncio.create_task(world.ask(group_commit(offer=text, placements=places)))
+    for place in places:
+        await asyncio.sleep(0)
+        world.committer.changed(place.uid)
+    world.waits_for = ""
+
+    assert (await asking).status == "stored"
+    assert world.judged < 10
 
 
 async def test_what_is_under_way_ends_with_the_lead() -> None:

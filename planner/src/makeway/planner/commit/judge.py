@@ -42,8 +42,8 @@ from makeway.planner.plan.terminating import overdue_at
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
-LONGEST_WAIT: Final = timedelta(seconds=30)
-"""How far ahead of the planner's clock a commit's `store_by` may be."""
+LONGEST_WAIT: Final = timedelta(seconds=125)
+"""How far ahead of the planner's clock a commit's `store_by` may be: what a large group takes, and 5 s."""
 
 UNKNOWN_SCHEDULER: Final = "unknown"
 """In a void for a pod that the planner does not see."""
