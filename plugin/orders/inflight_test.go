@@ -571,14 +571,14 @@ func TestAnOrderThatHasSucceededIsInNoBound(t *testing.T) {
 	}
 }
 
-func TestAPodThatIsTerminatingForThePlannerAloneIsRemovedByTheOrderThatHasSucceeded(t *testing.T) {
+func TestWhatSucceededOrdersRemoveHasLeft(t *testing.T) {
 	f := NewInFlight(noQuota{})
 	f.Begin(order("o1", "a"))
 	f.Begin(of("q", order("o2", "b")))
 	f.Succeed("o1", at(0), at(90000), notGone)
 
-	if a, b, c := f.Remover("", "a"), f.Remover("", "b"), f.Remover("o2", "a"); a != "o1" || b != "" || c != "" {
-		t.Errorf("removed by %q, %q, %q", a, b, c)
+	if left, c := f.Left(), f.Remover("o2", "a"); len(left) != 1 || left["a"] != "o1" || c != "" {
+		t.Errorf("have left: %v; o2 removes %q", left, c)
 	}
 }
 

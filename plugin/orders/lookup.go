@@ -52,29 +52,47 @@ func (f *InFlight) of(uid types.UID) *Order {
 	return f.byMember[uid]
 }
 
-// Remover is the order that removes a pod, itself or by counting on another order: the one that a plan names, or where it names none,
-// one that has succeeded. The planner may see a pod terminating a moment before the scheduler does. Where the name is no order's, the plan
-// counts on another plan, which may have become an order since: then any that removes the pod. Empty: none removes it. O(victims), where no
-// order is named O(orders · victims).
+// Remover is the order that removes a pod, itself or by counting on another order: the one that a plan names. Where the name is no
+// order's, the plan counts on another plan, which may have become an order since: then any that removes the pod. Empty: none removes it.
+// O(victims), where the name is no order's O(orders · victims).
 func (f *InFlight) Remover(orderID string, victim types.UID) string {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	if orderID != "" {
-		if e := f.byOrder[orderID]; e != nil {
-			if e.removes(victim) {
-				return orderID
-			}
-			return ""
+	if e := f.byOrder[orderID]; e != nil {
+		if e.removes(victim) {
+			return orderID
 		}
+		return ""
 	}
 	eldest := ""
 	for _, e := range f.byPod {
-		removes := e.Phase == Leaving || (orderID != "" && e.Phase.live())
-		if removes && e.removes(victim) && (eldest == "" || e.OrderID < eldest) {
+		if (e.Phase == Leaving || e.Phase.live()) && e.removes(victim) && (eldest == "" || e.OrderID < eldest) {
 			eldest = e.OrderID
 		}
 	}
 	return eldest
+}
+
+// Left are the pods that succeeded orders have removed, each with its order, which the scheduler's cache may have still. The planner
+// may see a pod terminating, or gone, a moment before the scheduler does. O(orders · victims).
+func (f *InFlight) Left() map[types.UID]string {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	left := map[types.UID]string{}
+	for _, e := range f.byPod {
+		if e.Phase != Leaving {
+			continue
+		}
+		for _, uid := range e.Victims {
+			left[uid] = e.OrderID
+		}
+		for uid, orderID := range e.Awaited {
+			if orderID != "" && left[uid] == "" {
+				left[uid] = e.OrderID
+			}
+		}
+	}
+	return left
 }
 
 // Gate reports whether PreEnqueue has to hold a pod for its order or, also where it came after the order was made, for its group's: for

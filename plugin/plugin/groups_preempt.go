@@ -217,7 +217,7 @@ func (a *groupAttempt) verify(ctx context.Context, plan *wire.GroupPlan) (*verif
 	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
 	v := verify.GroupVerifier{
 		Verifier: verify.Verifier{
-			Handle: a.handle, Pod: a.pods[0], Now: a.engine.clock.Now(), Remover: a.engine.inflight.Remover,
+			Handle: a.handle, Pod: a.pods[0], Now: a.engine.clock.Now(), Remover: a.engine.inflight.Remover, Left: a.engine.inflight.Left(),
 		},
 		Cycle: a.cycle, Waiting: a.pods, MustPlace: int(a.group.MustPlace),
 	}

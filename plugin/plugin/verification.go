@@ -18,7 +18,7 @@ import (
 
 // verifier checks candidates in the attempt's cycle.
 func (a *attempt) verifier() *verify.Verifier {
-	return &verify.Verifier{Handle: a.handle, State: a.state, Pod: a.pod, Now: a.engine.clock.Now(), Remover: a.engine.inflight.Remover}
+	return &verify.Verifier{Handle: a.handle, State: a.state, Pod: a.pod, Now: a.engine.clock.Now(), Remover: a.engine.inflight.Remover, Left: a.engine.inflight.Left()}
 }
 
 // verify returns a plan's candidates that stand, best first, and how many more nodes have failed. What failed is

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
@@ -198,7 +199,7 @@ func TestWhyACandidateDoesNotStand(t *testing.T) {
 	w := newWorld(t, setup{filters: withGatekeeper("keeps")}, []*v1.Node{node("full"), node("kept"), node("free")}, p,
 		pod("a", "full", low, medium).Obj(), pod("b", "full", low, medium).Obj(), pod("keeps", "kept", high, nil).Obj(), pod("x", "kept", low, small).Obj(), pod("y", "free", low, small).Obj())
 	state, other := w.state(p), pod("c", "free", low, small).Obj()
-	v := verify.Verifier{Handle: w.framework, State: state, Pod: p, Now: time.Now(), Remover: w.plugin.engine.inflight.Remover}
+	v := verify.Verifier{Handle: w.framework, State: state, Pod: p, Now: time.Now(), Remover: w.plugin.engine.inflight.Remover, Left: w.plugin.engine.inflight.Left()}
 	few := candidate("full", "!a", "!b")
 	few.MaxVictims = 1
 	awaiting := candidate("full", "!a")
@@ -230,7 +231,7 @@ func TestWhyACandidateDoesNotStand(t *testing.T) {
 func TestAPreemptorMayFitBesideAPodThatAnotherPlanTakes(t *testing.T) {
 	p := pod("p", "", high, medium).Obj()
 	w := newWorld(t, setup{}, []*v1.Node{node("full")}, p, pod("a", "full", low, medium).Obj(), pod("b", "full", low, medium).Obj())
-	v := verify.Verifier{Handle: w.framework, State: w.state(p), Pod: p, Now: time.Now(), Remover: w.plugin.engine.inflight.Remover}
+	v := verify.Verifier{Handle: w.framework, State: w.state(p), Pod: p, Now: time.Now(), Remover: w.plugin.engine.inflight.Remover, Left: w.plugin.engine.inflight.Left()}
 	planned := candidate("full", "!a")
 	planned.Awaited = []wire.Awaited{{UID: "b", OrderID: "dec-none"}}
 
@@ -238,6 +239,18 @@ func TestAPreemptorMayFitBesideAPodThatAnotherPlanTakes(t *testing.T) {
 
 	if found == nil || len(found.Victims) != 1 || len(found.Awaited) != 0 {
 		t.Errorf("found %+v, failure %+v; want the victim and no other pod to go", found, why)
+	}
+}
+
+func TestAVictimOfASucceededOrderThatThePlannerSeesNoMoreMakesRoom(t *testing.T) {
+	p := pod("p", "", high, medium).Obj()
+	w := newWorld(t, setup{}, []*v1.Node{node("full")}, p, pod("a", "full", low, medium).Obj(), pod("b", "full", low, medium).Obj(), pod("c", "full", low, small).Obj())
+	v := verify.Verifier{Handle: w.framework, State: w.state(p), Pod: p, Now: time.Now(), Left: map[types.UID]string{"b": "ord-b"}}
+
+	found, why := v.Check(w.ctx, candidate("full", "!c", "a"), true)
+
+	if found == nil || len(found.Victims) != 0 || len(found.Awaited) != 1 || found.Awaited[0].OrderID != "ord-b" {
+		t.Errorf("found %+v, failure %+v; want the room of b and no victim", found, why)
 	}
 }
 

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -312,15 +313,35 @@ func (v *Verifier) removal(block []wire.Removable, node string, there *cluster) 
 	return together, ""
 }
 
+// awaited returns the orders that remove the pods on which a plan counts; empty where none does.
+func (v *Verifier) awaited(named []wire.Awaited) map[types.UID]string {
+	found := make(map[types.UID]string, len(named))
+	for _, one := range named {
+		if uid := types.UID(one.UID); one.OrderID != "" {
+			found[uid] = v.Remover(one.OrderID, uid)
+		} else {
+			found[uid] = ""
+		}
+	}
+	return found
+}
+
+// removedBy returns the succeeded order that has removed a pod, which its kubelet may have to end still; empty where none has.
+func (v *Verifier) removedBy(pod *v1.Pod) string {
+	if overdue(pod, v.Now) {
+		return ""
+	}
+	return v.Left[pod.UID]
+}
+
 // leaving returns a pod that leaves without an order of this preemptor; nil for one that stays. `orderID`: of the order that removes it.
 func (v *Verifier) leaving(info fwk.PodInfo, node, orderID string) *removal {
 	pod := info.GetPod()
-	out := &removal{infos: []fwk.PodInfo{info}, nodes: []string{node}}
+	out := &removal{infos: []fwk.PodInfo{info}, nodes: []string{node}, orderID: cmp.Or(orderID, v.removedBy(pod))}
 	switch {
 	case terminating(pod, v.Now) && !v.isOwn(pod):
-	case orderID != "":
-		out.orderID = orderID
-	default:
+		out.orderID = ""
+	case out.orderID == "":
 		return nil
 	}
 	return out

@@ -151,10 +151,7 @@ func (t *groupTrial) removeAll(ctx context.Context, plan *wire.GroupPlan) (remov
 		}
 		removed = append(removed, out)
 	}
-	awaited := map[types.UID]string{}
-	for _, one := range plan.Awaited {
-		awaited[types.UID(one.UID)] = t.Remover(one.OrderID, types.UID(one.UID))
-	}
+	awaited := t.awaited(plan.Awaited)
 	for node := range t.planned {
 		for uid, info := range there.on(node) {
 			if out := t.leaving(info, node, awaited[uid]); out != nil {

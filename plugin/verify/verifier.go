@@ -38,6 +38,9 @@ type Verifier struct {
 	Now    time.Time
 	// Remover is the order in flight that removes a pod, empty where none does. A planner's word alone makes no pod go.
 	Remover func(orderID string, uid types.UID) string
+	// Left are the pods that succeeded orders have removed, each with its order: the planner may see one gone a moment before the
+	// scheduler does, and names it no more.
+	Left map[types.UID]string
 }
 
 // Verify returns the candidates that pass, best first, and why each other node that was judged does not.
@@ -106,12 +109,13 @@ func (v *Verifier) Check(ctx context.Context, candidate wire.Candidate, all bool
 	result = &Candidate{Node: candidate.Node, removable: map[types.UID]Victim{}}
 
 	unordered := false
-	for _, awaited := range candidate.Awaited {
-		info, ok := there.on(candidate.Node)[types.UID(awaited.UID)]
-		if !ok {
+	awaited := v.awaited(candidate.Awaited)
+	for _, info := range original.GetPods() {
+		orderID, named := awaited[info.GetPod().UID]
+		if !named && (v.removedBy(info.GetPod()) == "" || isPlanned(info.GetPod(), candidate.Removable)) {
 			continue
 		}
-		out := v.leaving(info, candidate.Node, v.Remover(awaited.OrderID, info.GetPod().UID))
+		out := v.leaving(info, candidate.Node, orderID)
 		if out == nil {
 			unordered = true // it stays, and the preemptor may fit beside it
 			continue
@@ -165,6 +169,11 @@ func (v *Verifier) Check(ctx context.Context, candidate wire.Candidate, all bool
 	}
 	result.AsPlanned = !all && len(result.Victims)+len(result.Awaited)-plannedAwaited == plannedCount
 	return result, Failure{}
+}
+
+// isPlanned reports whether a candidate names a pod.
+func isPlanned(pod *v1.Pod, removable []wire.Removable) bool {
+	return slices.ContainsFunc(removable, func(one wire.Removable) bool { return one.UID == string(pod.UID) })
 }
 
 // trialOn is a trial on a copy of a node and of the cycle's state.
