@@ -324,6 +324,18 @@ def test_a_soft_budget_is_counted_and_a_hard_one_keeps_its_pods() -> None:
     assert [(one.pod.uid, one.verdict.rule) for one in hard.exempt.pods] == [("a", "hard-budget")]
 
 
+def test_a_hard_budget_that_lets_too_few_of_its_pods_go_is_waited_for() -> None:
+    labels = {"app": "web"}
+    pods = [make_pod(str(n), NODE, 10, requests={"cpu": 5}, labels=labels) for n in range(2)]
+    snapshot = on_node(10, pods, of(hard=True), budgets=[make_budget("web", labels, 1)])
+
+    refusal = refusal_of(snapshot, ask(bound(10), nodes=[NODE], daemonset_node=NODE))
+
+    assert refusal.reason == "DaemonSetNoVictims"
+    assert ("PodDisruptionBudget", "default", "web") in refusal.depends_on
+    assert "kept: 1 by hard-budget" in refusal.message
+
+
 def test_a_budget_that_allows_the_victims_is_not_violated_by_them() -> None:
     pods = [make_pod(uid, NODE, 1, requests={"cpu": 10}, labels={"app": "db"}) for uid in ("a", "b")]
 

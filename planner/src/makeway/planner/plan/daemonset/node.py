@@ -5,6 +5,7 @@ Built from the same overlay as every other plan, so that nominated, assumed and 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -99,6 +100,12 @@ class DaemonSetNode:
         """The least important few of the pods that rules keep though their priority would not."""
         kept = [one for one in self.stay if one.verdict.rule != HIGHER_PRIORITY]
         return ExemptPods(len(kept), tuple(kept[:MOST_EXEMPT]))
+
+    @property
+    def scarce(self) -> Counter[Key]:
+        """How many of the pods that may go hard budgets do not let go beside the others, by budget."""
+        charged = Counter(key for slot in self.may_go for key in self.occupants[slot].budgets)
+        return +Counter({key: charged[key] - max(most, 0) for key, most in self.allowance.items()})
 
     def of(self, slots: Iterable[int]) -> list[Occupant]:
         """Return the pods of some slots, the most important by priority first."""

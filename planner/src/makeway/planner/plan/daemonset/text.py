@@ -17,6 +17,7 @@ from makeway.core.k8s.times import api_time
 from makeway.core.policy.document import DaemonSets
 from makeway.core.text import counted
 from makeway.planner.plan.daemonset.node import DaemonSetNode
+from makeway.planner.plan.refusal.exempt import HARD_BUDGET
 from makeway.planner.plan.refusal.text import MARGIN, amount_of, dependencies, subject, tried_again
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import NearestNode, PlanRefusal, Scope
@@ -108,11 +109,14 @@ def _who_may_go(node: DaemonSetNode) -> str:
     told = [f"{count} by {rule}" for rule, count in sorted(kept.items())]
     others = f" (kept: {', '.join(told)})" if told else ""
     late = overdue_text(node.snapshot, {node.name}, node.now, node.question.preemptor.namespace)
-    return f"{len(node.may_go)} of {counted(total, 'pod')} are removable{others}{f'; {late}' if late else ''}"
+    may_go = len(node.may_go) - node.scarce.total()
+    return f"{may_go} of {counted(total, 'pod')} are removable{others}{f'; {late}' if late else ''}"
 
 
 def _by_rule(node: DaemonSetNode) -> Counter[str]:
-    return Counter(one.verdict.rule for one in node.stay)
+    """Count the pods that stay, also those that hard budgets do not let go together."""
+    kept = Counter(one.verdict.rule for one in node.stay)
+    return kept + Counter({HARD_BUDGET: node.scarce.total()})
 
 
 def _refusal(
@@ -137,7 +141,7 @@ def _refusal(
         depends_on=dependencies(
             node.snapshot,
             node.question,
-            (key for key, allowed in node.allowance.items() if allowed <= 0),
+            (key for key, allowed in node.allowance.items() if allowed <= 0 or key in node.scarce),
             limited=True,
             exempt=kept,
             maxima=node.maxima.values(),
