@@ -46,7 +46,7 @@ from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.result import GangPlan
 from makeway.planner.service.orders.commit_judge import CommitJudge
-from makeway.planner.snapshot.changes import Adopt, PutPod, RemovePod
+from makeway.planner.snapshot.changes import Adopt, PutNode, PutPod, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from narrowing import as_a
@@ -62,11 +62,13 @@ from unit.planner.building import (
     ask,
     live_order,
     make_budget,
+    make_node,
     make_pod,
     make_snapshot,
 )
 from unit.planner.grouping import pod_group
-from unit.planner.test_daemonset_plan import bound, mixed_pods, on_node, the
+from unit.planner.test_daemonset_plan import bound, mixed_pods, on_node, running, the
+from unit.planner.test_daemonset_plan import of as daemonsets_of
 from unit.planner.test_plan_groups import cluster, member
 
 PLACE: Final = Placement(namespace="default", name="urgent", uid="urgent", node="n1", node_uid="n1-uid")
@@ -596,6 +598,29 @@ def test_a_daemonsets_pod_takes_what_the_rules_for_daemonsets_chose(size: int) -
         (pod.pod.uid, pod.rule) for pod in chosen.victims
     }
     assert {pod.rule for pod in as_a(Accepted, plain).order.victims} == {"lower-priority"}
+
+
+@pytest.mark.parametrize(
+    ("leaving", "uids", "ends"), [(8, "h", ""), (5, "hi", ""), (5, "hij", "victim-spared")]
+)
+def test_what_a_daemonsets_pod_needs_that_no_commit_tells_is_left_to_who_has_verified_it(
+    leaving: int, uids: str, ends: str
+) -> None:
+    """A host port besides cpu that a pod frees which leaves, or a resource that its scheduler ignores."""
+    preemptor = bound({"cpu": 5, "example.com/ignored": 1})
+    pods = [running(uid, 1) for uid in "hij"]
+    nodes = on_node(leaving + 3, [*pods, running("l", leaving, ends=20)], daemonsets_of(most=2))
+    nodes.apply(PutNode(make_node("elsewhere", 1000, **{"example.com/ignored": 9})))
+    nodes.apply(PutPod(preemptor))
+    asked = commit(*uids, awaited=(Awaited(uid="l"),), placements=(replace(PLACE, name="logs", uid="logs"),))
+    one = offer(tuple(uids), preemptor_uid="logs", daemonset_node="n1", unfit_since=NOW - timedelta(hours=1))
+
+    found = judged(asked, nodes, changed(AROUND, nominated={"logs": "n1"}), one)
+
+    if ends:
+        assert reason(found) == ends
+    else:
+        assert [pod.uid for pod in as_a(Accepted, found).order.victims] == [*uids]
 
 
 def test_every_reason_of_a_void_is_in_the_documentation() -> None:

@@ -290,7 +290,7 @@ def _victims(
         nominations=() if of_daemonset else _nominations(commit, snapshot, around),
     )
     if of_daemonset:
-        removable = chosen_for_daemonset(snapshot, cache, question, around.now)
+        removable = chosen_for_daemonset(snapshot, cache, question, uids, around.now)
     else:
         group = None if commit.group is None else GroupKey(commit.group.namespace, commit.group.name)
         members = [snapshot.pods[one.uid] for one in commit.placements if one.uid in snapshot.pods]

@@ -6,7 +6,8 @@ pods, on whichever nodes, so here they are looked at one by one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
@@ -105,9 +106,17 @@ def _guaranteed(
 
 
 def chosen_for_daemonset(
-    snapshot: Snapshot, cache: PlanCache, question: Question, now: datetime
+    snapshot: Snapshot, cache: PlanCache, question: Question, going: Collection[str], now: datetime
 ) -> dict[str, RemovablePod]:
-    """Return the pods that the rules for a DaemonSet's pod choose on its node, by UID. Costs a plan."""
-    found = answer(snapshot, question, now, cache)
-    nodes = (*found.candidates, *found.unmodelled) if isinstance(found, Plan) else ()
-    return {one.pod.uid: one for node in nodes for one in node.removable}
+    """Return the pods that the rules for a DaemonSet's pod choose on its node, by UID. Costs a plan.
+
+    `going`: UIDs of the victims. Where those are not chosen, the pod may need what a commit does not tell, or
+    not all that it requests: then all that the rules let go, if so many may.
+    """
+    for asked in (question, replace(question, ignore_columns=True)):
+        found = answer(snapshot, asked, now, cache)
+        nodes = (*found.candidates, *found.unmodelled) if isinstance(found, Plan) else ()
+        chosen = {one.pod.uid: one for node in nodes for one in node.removable}
+        if chosen.keys() >= {*going} and all(len(going) <= node.max_victims for node in nodes):
+            return chosen
+    return {}
