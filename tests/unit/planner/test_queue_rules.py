@@ -5,6 +5,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
+from makeway.core.k8s.quantity import MAX_INT64
 from makeway.core.policy.document import Policy, QueueRules
 from makeway.core.policy.facts import PodFacts
 from makeway.core.queues.amounts import over
@@ -291,3 +292,15 @@ def test_what_a_hard_budget_keeps_uses_up_nothing_of_a_guarantee() -> None:
     result = plan(snapshot, ask(pod("new", "root.b", priority=HIGH, size=250)), NOW)
 
     assert victims(result) == {"n1": ["goes"]}
+
+
+def test_terminating_pods_that_request_more_than_64_bits_hold_fail_no_plan() -> None:
+    built = tree(queue("p", maximum={"memory": 200}))
+    huge = {"memory": MAX_INT64}
+    going = [
+        make_pod(uid, "n1", requests=huge, ends=10, facts=PodFacts(queue="root.p"))
+        for uid in ("t1", "t2", "t3")
+    ]
+    snapshot = snapshot_of(built, *going, pod("p1", "root.p", "n1"))
+
+    assert victims(plan(snapshot, ask(pod("new", "root.p", priority=HIGH)), NOW)) == {"n1": []}

@@ -172,9 +172,8 @@ class QueueConstraints:
                 uses[number] = np.where(inside, columns.request(layer), 0)
             room[number] = maximum.room
             for at, pods in batch.awaited.items():
-                leaving[number, at] = sum(
-                    maximum.used_by(pod, snapshot.queues.number_of(pod)) for pod in pods
-                )
+                used = sum(maximum.used_by(pod, snapshot.queues.number_of(pod)) for pod in pods)
+                leaving[number, at] = min(used, MOST)
                 room[number, at] += leaving[number, at]
         return uses, room, leaving
 
@@ -266,10 +265,11 @@ def _on_its_way(
     short = [
         sum(maximum.used_by(pod, numbers(pod)) for pod in nominated) - maximum.room for maximum in maxima
     ]
+    inside = [(pod, numbers(pod)) for pod in question.terminating.pods()]
     awaited = [
         (pod, uses)
-        for pod in question.terminating.pods()
-        if any(uses := [maximum.used_by(pod, numbers(pod)) for maximum in maxima])
+        for pod, number in inside
+        if any(uses := [maximum.used_by(pod, number) for maximum in maxima])
     ]
     awaited.sort(key=lambda one: (one[0].ends_micros, one[0].uid))
     for last, uses in reversed(awaited):
