@@ -10,6 +10,8 @@ import pytest
 from makeway.bus.messages import Placement
 from makeway.core.k8s.pod_groups import GroupKey
 from makeway.core.policy.document import Policy, Protection
+from makeway.core.queues.placement import QueuePlacement, place
+from makeway.core.queues.tree import QueueTree
 from makeway.planner.commit.removable import removable_pods
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
@@ -150,3 +152,23 @@ def test_a_pod_leaving_the_queue_is_awaited_where_there_is_no_room(most: int, aw
 
     assert not found.victims
     assert [one.pod.uid for one in found.awaited] == awaited
+
+
+def test_a_plan_for_a_gang_asks_the_queue_of_no_pod_that_is_being_deleted_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Thousands of them held the planner for seconds: one look a pod, queue and resource."""
+    snapshot = four_nodes(9999)
+    for number in range(50):
+        snapshot.apply(PutPod(make_pod(f"t{number}", "n1", size=1, ends=10)))
+    asked = gang(snapshot, 2)
+    looks: list[str] = []
+
+    def counted(tree: QueueTree, named: str, namespace: str) -> QueuePlacement:
+        looks.append(named)
+        return place(tree, named, namespace)
+
+    monkeypatch.setattr("makeway.planner.snapshot.queue_usage.place", counted)
+    planned(snapshot, asked)
+
+    assert len(looks) < 10

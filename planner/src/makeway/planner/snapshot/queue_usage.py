@@ -63,7 +63,9 @@ class QueueUsage:
         return place(self.tree, asked_for(pod.labels), pod.namespace).queue.path
 
     def number_of(self, pod: PodRecord) -> int:
-        """Return the number of a pod's queue, for the columns; NOWHERE where there are no queues."""
+        """Return the number of a pod's queue; NOWHERE where there are no queues. A bound pod's is known."""
+        if (leaf := self._leaves.get(pod.uid)) is not None:
+            return leaf
         queue = self.queue_of(pod)
         return NOWHERE if queue is None else queue.number
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import islice
+from itertools import compress, islice
 from typing import Final
 
 import numpy as np
@@ -321,18 +321,20 @@ def maxima_of(
     ordered = (snapshot.pods.get(uid) for uid in first.in_flight)
     awaited = [pod for pod in ordered if pod is not None and pod.node and not pod.terminating]
     awaited += first.terminating.pods()
+    numbers = [queues.number_of(one) for one in awaited]
     found = []
     for queue, name, most, classes in _own_maxima(snapshot, gang):
-        leaving = tuple(one for one in awaited if queue.number <= queues.number_of(one) < queue.below)
         coming = _held(snapshot, coming_pods.values(), queue, name)
-        going = _held(snapshot, leaving, queue, name)
-        room = most - queues.held.of(queue.number).get(name, 0) - coming + going
+        left = most - queues.held.of(queue.number).get(name, 0) - coming
         asked = sum(
             one.count * one.question.preemptor.requests.get(name, 0)
             for one, inside in zip(gang.classes, classes, strict=True)
             if inside
         )
-        if asked and room - going < asked:
+        if asked and left < asked:
+            within = (queue.number <= number < queue.below for number in numbers)
+            leaving = tuple(compress(awaited, within))
+            room = left + sum(one.requests.get(name, 0) for one in leaving)
             found.append(GangMaximum(queue, name, max(room, -MOST), most - coming, classes, leaving))
     return tuple(found)
 
