@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from makeway.nominator.attempts import Attempts, AttemptsByPod
+from makeway.nominator.attempts import MOST_TURNS, Attempts, AttemptsByPod
 from makeway.nominator.pending import PendingPod
 
 NOW = datetime(2026, 11, 25, 8, tzinfo=UTC)
@@ -71,6 +71,14 @@ def test_among_equals_each_namespace_has_its_turn_before_one_has_its_second() ->
 
     assert order[:3] == ["flood-0", "other", "flood-1"]
     assert order[-1] == "low"
+
+
+def test_a_round_has_no_more_turns_of_one_namespace_than_it_has_time_for() -> None:
+    flood = [waiting(f"flood-{number:04}") for number in range(3 * MOST_TURNS)]
+
+    order = turns(AttemptsByPod(), *flood, waiting("low", priority=-1))
+
+    assert order == [*(pod.uid for pod in flood[:MOST_TURNS]), "low"]
 
 
 def test_a_less_important_pod_that_has_waited_longest_for_its_turn_is_planned_for_first() -> None:

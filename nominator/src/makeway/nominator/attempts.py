@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from heapq import nsmallest
 from typing import Final
 
 from makeway.nominator.pending import PendingPod
@@ -14,6 +15,9 @@ FIRST_PAUSE: Final = timedelta(seconds=1)
 LONGEST_PAUSE: Final = timedelta(seconds=60)
 """Between two plans for a pod that none was found for: doubled each time. kube-scheduler's own back-off ends
 at 10 s; a plan over all nodes costs more than a failed cycle."""
+
+MOST_TURNS: Final = 100
+"""Pods of one namespace and priority that one round plans for: more than it has time for."""
 
 LATELY: Final = timedelta(minutes=10)
 """How long one is told of."""
@@ -66,29 +70,33 @@ class AttemptsByPod:
            more important pods that are refused again and again may be more than can be planned for.
         2. The more important first.
         3. Among equals one of each namespace, then the next of each: no number of pods of one namespace keeps
-           another's from their turn.
+           another's from their turn. Of each namespace no more than `MOST_TURNS`.
         4. The one whose turn was due first: the first turn when the pod was created and may preempt, later
            ones when its pause is over. So one that is refused again and again keeps no other from its turn.
         5. By UID.
+
+        O(pods + namespaces · log pods).
         """
-        turns = [
-            (max(one.next_at, may_preempt_at(pod)), pod, one) for pod in pods for one in (self.of(pod, now),)
-        ]
-        due = sorted(
-            (turn for turn in turns if turn[0] <= now),
-            key=lambda turn: (-turn[1].priority, turn[0], turn[1].uid),
+        due = defaultdict[tuple[int, str], list[tuple[datetime, str, PendingPod, Attempts]]](list)
+        longest: tuple[datetime, PendingPod, Attempts] | None = None
+        for pod in pods:
+            one = self.of(pod, now)
+            if one.next_at > now or (moment := max(one.next_at, may_preempt_at(pod))) > now:
+                continue
+            due[-pod.priority, pod.namespace].append((moment, pod.uid, pod, one))
+            waits_since = max(moment, one.first_seen)
+            if longest is None or waits_since < longest[0]:
+                longest = waits_since, pod, one
+        turns = sorted(
+            (below, place, *turn)
+            for (below, _), own in due.items()
+            for place, turn in enumerate(nsmallest(MOST_TURNS, own))
         )
-        before, places = Counter[tuple[int, str]](), list[int]()
-        for _, pod, _ in due:
-            own = pod.priority, pod.namespace
-            places.append(before[own])
-            before[own] += 1
-        ordered = sorted(zip(due, places, strict=True), key=lambda one: (-one[0][1].priority, one[1]))
-        due = [turn for turn, _ in ordered]
-        waits_since = [max(moment, one.first_seen) for moment, _, one in due]
-        if waits_since and now - (longest := min(waits_since)) > LONGEST_PAUSE:
-            due.insert(0, due.pop(waits_since.index(longest)))
-        return [(pod, one) for _, pod, one in due]
+        found = [(pod, one) for *_, pod, one in turns]
+        if longest is None or now - longest[0] <= LONGEST_PAUSE:
+            return found
+        _, pod, one = longest
+        return [(pod, one), *(turn for turn in found if turn[0] is not pod)]
 
     def retry(self, now: datetime) -> None:
         """Wait no longer for any pod. Who has waited for a turn since before that stays before the others."""
