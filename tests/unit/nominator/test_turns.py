@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from builders_bus import make_order, make_preemptor
 from makeway.bus import codec
-from makeway.bus.errors import BusUnavailable
+from makeway.bus.errors import BusError, BusUnavailable, Malformed
 from makeway.bus.messages import API_VERSION
 from makeway.bus.plan import TOO_LATE, PlanReply, PlanRequest, Refusal
 from makeway.core.k8s.objects import Pod
@@ -39,7 +39,7 @@ class World:
     """A nominator before a planner that answers by the name of the pod; `asked`: for which, in turn."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.seconds, self.registry = 0.0, CollectorRegistry()
         self.stored: dict[str, StoredPod] = {}
         self.answers: dict[str, Callable[[str], PlanReply]] = {}
         self.asked: list[str] = []
@@ -53,7 +53,7 @@ class World:
             classes=classes,
             streams=SimpleNamespace(state=None, outcomes_read=None, mode=lambda _: "enforce"),
             brake=self,
-            metrics=NominatorMetrics(CollectorRegistry()),
+            metrics=NominatorMetrics(self.registry),
             writer=SimpleNamespace(cluster_uid="cluster-1"),
             synced=lambda: "",
             shadow=None,
@@ -171,3 +171,21 @@ async def test_orders_of_one_tenant_keep_no_other_pod_from_a_plan_that_the_plann
     await world.rounds(1)
 
     assert world.asked == ["other"]
+
+
+@pytest.mark.parametrize(
+    ("error", "label"),
+    [(BusUnavailable("timeout"), "unreachable"), (Malformed("unknown-version", "v9"), "unreadable")],
+)
+async def test_an_answer_of_another_version_is_not_counted_as_none(
+    world: World, error: BusError, label: str
+) -> None:
+    def fails(_: str) -> PlanReply:
+        raise error
+
+    world.answers["pod"] = fails
+    world.add("pod")
+
+    await world.rounds(1)
+
+    assert world.registry.get_sample_value("makeway_nominator_plans_total", {"result": label}) == 1

@@ -123,7 +123,8 @@ class Questions:
             with tracing.span("request", request_id=asked):
                 reply = codec.decode(PlanReply, await self._parts.bus.request_plan(data, seconds))
         except (BusError, Malformed) as error:
-            self._parts.metrics.plans.labels("unreachable").inc()
+            label = "unreadable" if isinstance(error, Malformed) else "unreachable"
+            self._parts.metrics.plans.labels(label).inc()
             pause = min(2.0**self._silences, LONGEST_SILENCE_SECONDS)
             self._quiet_until, self._silences = time.monotonic() + pause, min(self._silences + 1, 16)
             _log.warning("plan_request_failed", request_id=asked, reason=str(error))
