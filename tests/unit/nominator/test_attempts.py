@@ -145,6 +145,15 @@ def test_pauses_double_up_to_a_minute() -> None:
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
 
+def test_what_has_nothing_to_do_with_a_pod_makes_its_own_pauses_hardly_longer() -> None:
+    attempts = Attempts(NOW, NOW)
+    for _ in range(100):
+        attempts.pause(NOW, longest=seconds(5))
+    attempts.pause(NOW)
+
+    assert attempts.next_at == NOW + seconds(8)
+
+
 def test_a_time_that_changes_the_answer_ends_a_pause() -> None:
     attempts = Attempts(NOW, NOW, failures=6)
     attempts.pause(NOW)

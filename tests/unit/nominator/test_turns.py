@@ -15,7 +15,7 @@ from makeway.bus.errors import BusError, BusUnavailable, Malformed
 from makeway.bus.messages import API_VERSION
 from makeway.bus.plan import TOO_LATE, PlanReply, PlanRequest, Refusal
 from makeway.core.k8s.objects import Pod
-from makeway.core.policy.brake import RELEASED
+from makeway.core.policy.brake import RELEASED, Brake
 from makeway.nominator.cluster import StoredPod
 from makeway.nominator.metrics import NominatorMetrics
 from makeway.nominator.parts import NominatorParts
@@ -40,6 +40,7 @@ class World:
 
     def __init__(self) -> None:
         self.seconds, self.registry = 0.0, CollectorRegistry()
+        self.brake = RELEASED
         self.stored: dict[str, StoredPod] = {}
         self.answers: dict[str, Callable[[str], PlanReply]] = {}
         self.asked: list[str] = []
@@ -71,7 +72,7 @@ class World:
         return self.stored.get(name)
 
     async def fresh(self) -> Any:
-        return RELEASED
+        return self.brake
 
     async def request_plan(self, data: bytes, timeout_seconds: float) -> bytes:
         request = codec.decode(PlanRequest, data)
@@ -121,6 +122,18 @@ async def test_that_a_plan_was_not_made_in_time_can_be_heard(world: World) -> No
     await world.rounds(1)
 
     assert [one.timeout_milliseconds / 1000 for one in world.requests] < waited
+
+
+async def test_a_pod_is_planned_for_soon_after_a_brake_of_any_length_is_released(world: World) -> None:
+    world.brake = Brake(everywhere=True)
+    world.add("held")
+    attempts = world.nominator._attempts.of(world.pods.by_uid["held-uid"], datetime.now(UTC))
+    attempts.failures = 10
+
+    await world.rounds(1)
+
+    assert world.asked == []
+    assert attempts.next_at <= datetime.now(UTC) + timedelta(seconds=5)
 
 
 @pytest.mark.parametrize(("reason", "seconds"), [("NotSynced", 5), (TOO_LATE, 60)])

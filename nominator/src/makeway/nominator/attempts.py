@@ -35,9 +35,10 @@ class Attempts:
     failures: int = 0
 
     def pause(self, now: datetime, *, longest: timedelta = LONGEST_PAUSE) -> None:
-        """Wait longer than last time."""
-        self.next_at = now + min(FIRST_PAUSE * 2 ** min(self.failures, 16), longest)
-        self.failures += 1
+        """Wait longer than last time. What may not grow further makes no later pause longer either."""
+        lasts = FIRST_PAUSE * 2**self.failures
+        self.next_at = now + min(lasts, longest)
+        self.failures += lasts < longest
 
     def again_at(self, moment: datetime) -> None:
         """Ask at a moment at the latest, such as when time alone changes the answer."""

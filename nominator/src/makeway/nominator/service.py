@@ -195,7 +195,7 @@ class Nominator:
         mode = self._parts.streams.mode(pod.namespace)
         now = datetime.now(UTC)
         if mode == "off" or (await self._parts.brake.fresh()).holds(pod.namespace):
-            attempts.pause(now)
+            attempts.pause(now, longest=SOON)
             return
         stored = await self._parts.cluster.pod(pod.namespace, pod.name)
         if stored is None or stored.pod.metadata.uid != pod.uid or stored.pod.spec.node_name:
