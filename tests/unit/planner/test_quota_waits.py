@@ -227,6 +227,24 @@ async def test_pods_whose_scheduler_has_no_gate_stay_and_are_named() -> None:
     }
 
 
+async def test_names_that_pods_write_of_any_length_are_cut_where_they_are_told() -> None:
+    """An answer with such names was larger than NATS carries, for whoever asked about queues."""
+    owner = "ReplicaSet default/" + "w" * 500_000
+    world = Enforcing(pods(6), 2)
+    assert (await world.until_ended()).result == "success"
+    began = int(world.clock.now().timestamp() * 1_000_000)
+    world.make(*(pod_in_a(f"n{place}", created=began, controller=owner) for place in range(4)))
+    await world.run(2 * MINUTE)
+    undone = there(world.ended)
+
+    stranger = [pod_in_a(f"s{place}", scheduler="x" * 500_000) for place in range(3)]
+    stays = await Enforcing(stranger, 1).until_ended()
+
+    assert (undone.result, undone.blocked[0].reason) == ("undone", "made-anew")
+    assert (stays.result, stays.blocked[0].reason) == ("unsuccessful", "no-queue-gate")
+    assert max(len(codec.encode(one)) for one in (undone, stays)) < 2000
+
+
 async def test_a_scheduler_that_answers_half_a_minute_late_ends_no_quota() -> None:
     world = Enforcing([*pods(2), pod_in_a("v0", scheduler="second"), pod_in_a("v1", scheduler="second")], 1)
 

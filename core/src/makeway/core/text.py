@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
+
+LONGEST_NAME: Final = 253
+"""Of most objects in Kubernetes. It does not bound what a pod says of its scheduler, or of its owners."""
 
 
 def counted(number: int, noun: str) -> str:
@@ -16,3 +20,8 @@ def first_few(texts: Sequence[str], most: int, separator: str = ", ") -> str:
     others = len(texts) - most
     before = separator if separator != ", " else " "
     return f"{shown}{before}and {others} more" if others > 0 else shown
+
+
+def as_name(text: str) -> str:
+    """Return what a pod's author wrote as a name, cut where it is longer than names are."""
+    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"

@@ -17,7 +17,7 @@ from makeway.core.queues.quota import QuotaObstacle, QuotaPlan, planning_quota
 from makeway.core.queues.quota_exemption import EXEMPT_NAMESPACE, QUOTA
 from makeway.core.queues.tree import QueueTree
 from makeway.core.queues.victims import CHUNK, Steps, Veto, run_to_end, selecting
-from makeway.core.text import counted
+from makeway.core.text import as_name, counted
 from makeway.core.unit import Unit
 from makeway.planner.plan.constraints.budgets import debits
 from makeway.planner.plan.decision import QuotaInputs
@@ -278,7 +278,9 @@ def _with_schedulers(plan: QuotaPlan, ungated: Mapping[str, str]) -> QuotaPlan:
     if not any(one.reason == NO_QUEUE_GATE for one in plan.blocked):
         return plan
     pods = Counter(ungated.values())
-    told = ", ".join(f"{counted(pods[name], 'pod')} of scheduler {name}" for name in sorted(pods)[:_SHOWN])
+    told = ", ".join(
+        f"{counted(pods[name], 'pod')} of scheduler {as_name(name)}" for name in sorted(pods)[:_SHOWN]
+    )
     more = f" and {counted(len(pods) - _SHOWN, 'scheduler')} more" if len(pods) > _SHOWN else ""
     message = f"{told}{more} stay: no queue gate would hold the pods made anew for them"
     obstacle = QuotaObstacle(NO_QUEUE_GATE, message)

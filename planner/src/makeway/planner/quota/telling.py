@@ -18,7 +18,7 @@ from makeway.bus.queue_report import QUOTA_WAITS, QuotaEnd, QuotaWaiting
 from makeway.core.k8s.event import EventType
 from makeway.core.queues.amounts import Amounts, looser, over, texts_of
 from makeway.core.queues.quota import QuotaObstacle, QuotaPlan
-from makeway.core.text import counted
+from makeway.core.text import as_name, counted
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.quota.decide import obstacles_of
 from makeway.planner.quota.processes import QuotaProcesses, RunningQuota
@@ -185,6 +185,6 @@ def _makers(came: Iterable[PodRecord]) -> Sequence[QuotaObstacle]:
     """Name what made most of some pods."""
     pods = Counter(pod.controller or f"no owner in namespace {pod.namespace}" for pod in came)
     return [
-        QuotaObstacle(MADE_ANEW, f"{counted(number, 'pod')} made anew by {maker}")
+        QuotaObstacle(MADE_ANEW, f"{counted(number, 'pod')} made anew by {as_name(maker)}")
         for maker, number in pods.most_common(_SHOWN)
     ]
