@@ -199,10 +199,16 @@ def test_room_that_terminating_pods_alone_make_is_waited_for_until_the_last_is_o
     both = (leaving("a", 70), leaving("b", 90))
     ordered = Awaited(uid="c", order_id="ord-2")
 
-    assert decide.waits_until(Candidate(node="n1", awaited=both)) == NOW + timedelta(seconds=90)
-    assert decide.waits_until(Candidate(node="n1", awaited=(*both, ordered))) is None
-    assert decide.waits_until(replace(candidate("v"), awaited=both)) is None
-    assert decide.waits_until(Candidate(node="n1")) is None
+    assert decide.waits_until(Candidate(node="n1", awaited=both), NOW) == NOW + timedelta(seconds=90)
+    assert decide.waits_until(Candidate(node="n1", awaited=(*both, ordered)), NOW) is None
+    assert decide.waits_until(replace(candidate("v"), awaited=both), NOW) is None
+    assert decide.waits_until(Candidate(node="n1"), NOW) is None
+
+
+def test_a_pod_that_takes_a_year_to_leave_keeps_no_preemptor_from_another_plan() -> None:
+    slow = Candidate(node="n1", awaited=(leaving("a", 365 * 24 * 3600),))
+
+    assert decide.waits_until(slow, NOW) == NOW + decide.PATIENCE
 
 
 def test_pods_of_lower_priority_on_the_node_lose_their_nomination() -> None:

@@ -35,6 +35,9 @@ SETTLES: Final = timedelta(seconds=60)
 """How long after its victims' grace periods a pod may take to be bound, before it is asked about again.
 The plugin waits as long for pods that are leaving."""
 
+PATIENCE: Final = timedelta(minutes=2)
+"""How long a pod waits for terminating pods at the most, before it is planned for again."""
+
 MOST_NOMINATED_BYTES: Final = codec.MAX_BYTES // 2
 """Of the nominations in one question, which has a pod and nodes besides."""
 
@@ -187,11 +190,15 @@ def is_outranked(pods: Iterable[PendingPod], node: str, lower: PendingPod) -> bo
     return any(one.nominated == node and one.priority > lower.priority for one in pods)
 
 
-def waits_until(candidate: Candidate) -> datetime | None:
-    """Return until when a candidate is waited for whose room terminating pods alone make; None for others."""
+def waits_until(candidate: Candidate, now: datetime) -> datetime | None:
+    """Return until when a candidate is waited for whose room terminating pods alone make; None for others.
+
+    Where nothing else helps, a plan counts on pods with any grace period; something may help soon.
+    """
     if any(one.victim for one in candidate.removable) or any(one.order_id for one in candidate.awaited):
         return None
-    return max((one.until for one in candidate.awaited if one.until is not None), default=None)
+    until = max((one.until for one in candidate.awaited if one.until is not None), default=None)
+    return None if until is None else min(until, now + PATIENCE)
 
 
 def is_over(order: EvictionOrder, outcome: Outcome | None, now: datetime) -> bool:

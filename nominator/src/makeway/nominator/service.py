@@ -268,7 +268,7 @@ class Nominator:
             node_uid=node.metadata.uid,
             now=now,
         )
-        waits = decide.waits_until(candidate)
+        waits = decide.waits_until(candidate, now)
         order = named_order(
             commit,
             decision_id=reply.decision_id,
@@ -283,11 +283,13 @@ class Nominator:
         begun.since = attempts.first_seen
         return begun
 
-    def _pause(self, uid: str) -> None:
-        """Have a pod wait whose order came to nothing."""
+    def _pause(self, uid: str, *, anew: bool = False) -> None:
+        """Have a pod wait whose order came to nothing; `anew`: as after the first."""
         if (pod := self._parts.pods.by_uid.get(uid)) is not None:
             now = datetime.now(UTC)
-            self._attempts.of(pod, now).pause(now)
+            attempts = self._attempts.of(pod, now)
+            attempts.failures = 0 if anew else attempts.failures
+            attempts.pause(now)
 
     # -------------------------------------------------------------------------- orders in flight
 
@@ -354,7 +356,8 @@ class Nominator:
                 node=one.order.node,
                 how=one.lost,
             )
-        self._pause(one.uid)
+        # Who waits for terminating pods is planned for again now and then: without its place for moments.
+        self._pause(one.uid, anew=one.waits and not one.lost)
         _log.info("order_over", order_id=one.order.order_id, pod_uid=one.uid, result=result)
 
 
