@@ -19,11 +19,11 @@ from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.core.text import counted
 from makeway.evictor.judge.verdicts import Refused
-from makeway.planner.snapshot.changes import Enforce
+from makeway.planner.snapshot.changes import Enforce, RemovePod
 from narrowing import there
 from unit.evictor.building import CLUSTER, a_pod
 from unit.planner.building import make_order, make_outcome
-from unit.planner.quota_world import DELAY, PATH, Enforcing, pod_in_a
+from unit.planner.quota_world import DELAY, PATH, Enforcing, fence, pod_in_a
 
 MINUTE = timedelta(minutes=1)
 GPU = "example.com/gpu"
@@ -199,6 +199,26 @@ async def test_pods_that_request_more_than_64_bits_hold_together_leave_every_mes
     assert json.decode(codec.encode(told), type=ControlState).enforcing[0].need == {"memory": MAX_INT64}
     (planned,) = world.decisions
     assert json.decode(codec.encode(planned), type=DecisionRecord) == planned
+
+
+async def test_an_order_of_the_planner_before_that_was_not_all_of_its_quota_is_told_as_no_success() -> None:
+    world = Enforcing(pods(300), 100, others=100)
+    world.answers = False
+    await world.run(DELAY + MINUTE)
+    (order,) = world.orders
+    world.restart()
+    await world.loop.one_round(fence)
+
+    await world.evictor.carry_out(order)
+    for victim in order.victims:
+        world.snapshot.apply(RemovePod(victim.uid))
+    await world.loop.one_round(fence)
+
+    ended = there(world.ended)
+    assert (ended.result, ended.evicted, world.staying()) == ("bestEffort", 80, 220)
+    assert "80 of 80 pods, and more is left over" in ended.message
+    assert world.told[-1][0] == "QuotaPartlyEnforced"
+    assert world.control.timers.timer(PATH) is not None
 
 
 async def test_where_no_scheduler_holds_successors_it_is_told_who_would_go_and_no_pod_goes() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -175,6 +175,15 @@ def still_needed(
     _, found = run_to_end(steps)
     violations = _Allowances(snapshot, leaving)
     return tuple(one for unit in found.victims for one in _victims(snapshot, unit, violations.violates))
+
+
+def is_down(snapshot: Snapshot, path: str, leaving: Collection[str]) -> bool:
+    """Report whether a queue is at or below its maximum once these pods have left. O(queues)."""
+    tree = snapshot.queues.tree
+    if tree is None or (queue := tree.find(path)) is None:
+        return False
+    usage, _ = snapshot.queues.without(leaving)
+    return not over(usage.of(queue.number), queue.maximum)
 
 
 def counted_on(

@@ -45,6 +45,7 @@ from makeway.planner.quota.decide import (
     answering,
     counted_on,
     first_part,
+    is_down,
     record_of,
     still_needed,
 )
@@ -220,7 +221,7 @@ class QuotaLoop:
             self.ledger.ended(outcome)
             self.metrics.quota_victims.inc(gone_by(outcome))
         process, before = control.processes[path], control.ended.get(path)
-        control.outcome(path, outcome, now)
+        control.outcome(path, outcome, now, down=is_down(self.snapshot, path, self._leaving(control, now)))
         result = outcome.result if outcome else "none"
         _log.info("quota_order_ended", queue=path, order_id=order.order_id, result=result)
         ended = control.ended.get(path)

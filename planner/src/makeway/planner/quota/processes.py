@@ -199,8 +199,11 @@ class QuotaProcesses:
         over = waiting is not None and waiting.reason == NO_QUEUE_GATE and now >= waiting.since + A_MOMENT
         return plan.lacks(NO_QUEUE_GATE) and not over
 
-    def outcome(self, path: str, outcome: Outcome | None, now: datetime) -> None:
-        """The order in flight has ended, or is over without an outcome: plan again, or be done."""
+    def outcome(self, path: str, outcome: Outcome | None, now: datetime, *, down: bool = True) -> None:
+        """The order in flight has ended, or is over without an outcome: plan again, or be done.
+
+        `down`: its victims gone, the queue is at or below its maximum.
+        """
         process = self.processes[path]
         gone = gone_by(outcome)
         everybody = outcome is not None and outcome.result == "succeeded"
@@ -212,7 +215,9 @@ class QuotaProcesses:
             )
             blocked = () if everybody else (_trouble(outcome),)
             self.processes[path] = replace(process, evicted=evicted)
-            self.finish(path, "success" if everybody else "bestEffort", message, now, blocked)
+            if not down:
+                message += ", and more is left over"
+            self.finish(path, "success" if everybody and down else "bestEffort", message, now, blocked)
             return
         refused, stuck = _left_out(process, outcome)
         if not gone and len(refused) == len(process.refused) and process.tried < PASSING_TRIES:
