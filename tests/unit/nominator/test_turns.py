@@ -1,5 +1,6 @@
 """Whose turn it is in a round: no pod, and no number of pods, keeps others from theirs."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
+from background import background
 from builders_bus import make_order, make_preemptor
 from makeway.bus import codec
 from makeway.bus.errors import BusError, BusUnavailable, Malformed
@@ -20,7 +22,7 @@ from makeway.nominator.cluster import StoredPod
 from makeway.nominator.metrics import NominatorMetrics
 from makeway.nominator.parts import NominatorParts
 from makeway.nominator.pending import PendingPods, PriorityClasses
-from makeway.nominator.service import Nominator
+from makeway.nominator.service import UNANSWERED, Nominator
 from makeway.runtime.kube import ApiUnavailable
 from unit.nominator.test_decide import a_class, a_pod
 
@@ -202,3 +204,20 @@ async def test_an_answer_of_another_version_is_not_counted_as_none(
     await world.rounds(1)
 
     assert world.registry.get_sample_value("makeway_nominator_plans_total", {"result": label}) == 1
+
+
+async def test_a_nominator_that_leads_no_more_says_nothing_of_the_orders_that_it_saw(world: World) -> None:
+    world.add("pod")
+
+    def shown() -> tuple[str, float | None]:
+        return world.nominator.trouble(), world.registry.get_sample_value("makeway_nominator_waiting_pods")
+
+    async with background(world.nominator.lead()):
+        for _ in range(1000):
+            if not world.asked:
+                await asyncio.sleep(0.01)
+        world.nominator._unanswered = UNANSWERED
+        assert "is an evictor running?" in shown()[0]
+        assert shown()[1] == 1
+
+    assert shown() == ("", 0)

@@ -125,6 +125,8 @@ class Nominator:
                         _log.warning("round_failed", error=str(error))
                 await until_set(self._wake, TICK_SECONDS)
         finally:
+            self._unanswered = 0  # another one sees to the orders
+            self._parts.metrics.rests()
             await self._commits.stop()
 
     async def _round(self) -> None:
@@ -180,8 +182,7 @@ class Nominator:
             if self.in_flight.of(pod.uid) is None and not decide.refusal_of(pod, external)
         ]
         self._parts.metrics.waiting.set(len(waiting))
-        may_preempt_at = self._parts.classes.may_preempt_at
-        return self._attempts.in_turn(waiting, now, lambda pod: may_preempt_at(pod, now))
+        return self._attempts.in_turn(waiting, now, lambda pod: self._parts.classes.may_preempt_at(pod, now))
 
     def _full(self) -> bool:
         """Report whether as many orders wait for their outcome as one nominator looks after."""
