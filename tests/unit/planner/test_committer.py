@@ -186,6 +186,16 @@ async def test_what_does_not_come_about_in_time_is_late(missing: str) -> None:
     assert world.stored()[0].void == reply.void
 
 
+async def test_a_commit_whose_time_is_over_when_it_comes_is_told_of_the_clocks() -> None:
+    world = World()
+    world.waits_for = "the nomination"
+
+    reply = await world.ask(request(store_by=world.time - timedelta(seconds=1)))
+
+    assert reply.void is not None
+    assert (reply.void.reason, "clocks differ" in reply.void.message) == (LATE, True)
+
+
 async def test_a_publish_that_is_not_acknowledged_is_answered_by_its_void() -> None:
     world = World(Stream(Fault(BusUnavailable("no answer"))))
 

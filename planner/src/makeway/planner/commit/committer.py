@@ -148,7 +148,9 @@ class Committer:
             while waits_for := self._waits_for(verdict := self._judged(commit, offer, verdict), commit):
                 left = (commit.store_by - self.now()).total_seconds()
                 if left <= 0 and isinstance(verdict, Accepted):
-                    verdict = Void(reason=LATE, message=f"not seen in time: {waits_for}")
+                    over = " (over when the commit came: clocks differ, or NATS was slow)"
+                    why = over if commit.store_by <= now else ""
+                    verdict = Void(reason=LATE, message=f"not seen in time{why}: {waits_for}")
                 if left <= 0:
                     break
                 await self._change_of(commit, left)
