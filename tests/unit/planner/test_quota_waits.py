@@ -22,7 +22,7 @@ from makeway.evictor.judge.verdicts import Refused
 from makeway.planner.snapshot.changes import Enforce, RemovePod
 from narrowing import there
 from unit.evictor.building import CLUSTER, a_pod
-from unit.planner.building import make_order, make_outcome
+from unit.planner.building import make_order, make_outcome, make_pod
 from unit.planner.quota_world import DELAY, PATH, Enforcing, fence, pod_in_a
 
 MINUTE = timedelta(minutes=1)
@@ -54,6 +54,16 @@ async def test_a_quota_comes_down_wholly_whatever_the_caps_allow(cluster: int, u
         if victim.deleted_at is not None
     )
     assert all(later - first > 600 for first, later in zip(seconds, seconds[allowed:], strict=False))
+
+
+async def test_pods_without_a_node_are_no_part_of_what_caps_are_a_share_of() -> None:
+    world = Enforcing(pods(300), 100, others=100)
+    world.make(*(make_pod(f"w{number}") for number in range(3000)), make_pod("nowhere", "no-node"))
+    assert world.snapshot.bound_pods == 400
+
+    await world.run(DELAY + timedelta(seconds=1))
+
+    assert {len(order.victims) for order in world.orders} == {80}
 
 
 async def test_what_a_quota_waits_for_and_until_when_is_told() -> None:

@@ -119,9 +119,9 @@ class PolicyLimits(PolicySection, frozen=True):
         victims_per_minute: Evictors delete no more pods in any minute. Absent: no limit, but 500 for quotas
             and for orders that the API server does not bear out.
         victims_per_namespace_and_minute: Nor more pods of one namespace. Absent: no limit.
-        victims_percent_per_ten_minutes: Nor a larger part of all pods in any ten minutes, but always 100 and
-            `victimsPerOrder`. Absent: no limit, but 5 for quotas and for orders that the API server does not
-            bear out.
+        victims_percent_per_ten_minutes: Nor a larger part of all pods on nodes in any ten minutes, but always
+            100 and `victimsPerOrder`. Absent: no limit, but 5 for quotas and for orders that the API server
+            does not bear out.
     """
 
     victims_per_order: Annotated[int, Meta(ge=1, le=1_000_000)] = 100

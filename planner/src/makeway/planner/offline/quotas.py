@@ -88,7 +88,7 @@ def _described(snapshot: Snapshot, found: QuotaAnswer, after: timedelta, mode: M
 def _notes(snapshot: Snapshot, found: QuotaAnswer) -> Iterator[str]:
     if not found.victims:
         return
-    rates = rates_of(snapshot.exemptions.policy.limits, len(snapshot.pods))
+    rates = rates_of(snapshot.exemptions.policy.limits, snapshot.bound_pods)
     if slow := time_needed(rates, len(found.victims)):
         yield slow
     schedulers = {snapshot.queues.record(one.uid).scheduler_name or "none" for one in found.victims}

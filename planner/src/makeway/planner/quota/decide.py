@@ -215,7 +215,7 @@ def _veto(
     policy, allowed = snapshot.exemptions.policy, _Allowances(snapshot, inputs.leaving)
     mode, gates = inputs.mode, inputs.gates
     # A group's pods are of one namespace.
-    largest = min(policy.limits.victims_per_order, rates_of(policy.limits, len(snapshot.pods)).together)
+    largest = min(policy.limits.victims_per_order, rates_of(policy.limits, snapshot.bound_pods).together)
 
     def veto(unit: Unit) -> str:
         if not left_out.keys().isdisjoint(unit.uids):

@@ -399,5 +399,5 @@ class QuotaLoop:
     def _most_victims(self, room: int) -> int:
         """Return how many pods an order may have. `room`: what the caps allow, 0 where that was not told."""
         limits = self.snapshot.exemptions.policy.limits
-        allowed = room or rates_of(limits, len(self.snapshot.pods)).at_once
+        allowed = room or rates_of(limits, self.snapshot.bound_pods).at_once
         return min(MOST_VICTIMS, limits.victims_per_order, allowed)

@@ -248,7 +248,7 @@ class Parts:
             partial(seen.control_state, context),
             metrics,
             self.quotas.memory,
-            pods=lambda: len(snapshot.pods),
+            pods=lambda: snapshot.bound_pods,
         )
         self.quotas.remember = self.control.changed
         configuration.subscribe(self.control.changed)

@@ -83,6 +83,11 @@ class Snapshot:
         return len(self.nodes)
 
     @property
+    def bound_pods(self) -> int:
+        """How many pods are on nodes that are there: no user makes many more of them. O(nodes)."""
+        return int(self.columns.count.sum())
+
+    @property
     def present(self) -> Flags:
         """bool[nodes], which rows are a node's."""
         return self.topology.present
