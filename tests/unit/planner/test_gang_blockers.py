@@ -7,6 +7,7 @@ import pytest
 
 from makeway.bus.messages import ClosedDomain
 from makeway.core.policy.document import CrossNode, Policy
+from makeway.planner.plan.gang.domains import MOST_DOMAINS
 from makeway.planner.plan.gang.model import Work
 from makeway.planner.plan.refusal.text import NOT_FOUND
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutPod
@@ -271,3 +272,15 @@ def test_a_pod_leaving_a_zone_is_awaited_where_a_spread_has_no_room(skew: int, a
 
     assert (nodes(found), found.victims) == ({"x2": 1}, ())
     assert [one.pod.uid for one in found.awaited] == awaited
+
+
+def test_domains_without_a_node_for_members_keep_no_other_from_being_looked_at() -> None:
+    """Their nodes are looked at since a pod keeps the zone closed, which all of them are in."""
+    cordoned = [
+        node(f"c{n}", 64, zone="z", more={RACK: f"c{n}"}, unschedulable=True) for n in range(MOST_DOMAINS)
+    ]
+    closing = pod("x", "a", labels={"app": "x"}, cpu="3")
+    snapshot = cluster(*cordoned, node("a", zone="z", more={RACK: "r"}), closing)
+    member = pod("m", priority=100, cpu="3", affinity=anti_affinity(term(ZONE, {"app": "x"})))
+
+    assert victims(planned(snapshot, replace(members_of(snapshot, member, 1), topology=(RACK,)))) == {"x"}

@@ -43,11 +43,13 @@ def parts_of(model: Model, gang: GangQuestion) -> Generator[None, None, list[Par
         if there is not None:
             mine = tuple(there.labels.get(key, "") for key in gang.topology)
             nodes = defaultdict(list, {mine: nodes.get(mine, [])})
-    emptied = model.emptied()
+    emptied, usable = model.emptied(), np.asarray(model.allowed.any(axis=0))
     share = np.min(emptied / np.maximum(model.need[0], 1)[:, None], axis=0, initial=float(model.must))
-    chosen = sorted(nodes, key=lambda values: (-float(share[nodes[values]].sum()), values))
+    share = np.where(usable, share, 0)
+    # There are nodes of other domains as well, where pods keep them closed.
+    those = (values for values, places in nodes.items() if usable[places].any())
+    chosen = sorted(those, key=lambda values: (-float(share[nodes[values]].sum()), values))[:MOST_DOMAINS]
     yield
-    chosen = [values for values in chosen[:MOST_DOMAINS] if model.allowed[:, nodes[values]].any()]
     domains = np.full(model.nodes, -1, np.int64)
     for number, values in enumerate(chosen):
         domains[nodes[values]] = number
