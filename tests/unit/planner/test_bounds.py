@@ -322,7 +322,9 @@ def test_terms_match_signatures_as_one_by_one(signatures: list[PodSignature], da
         if held:
             table.release(held.pop(index)[1])
     numbers = np.array(sorted({number for _, number in held}), np.int64)
-    own = data.draw(TERMS).resolved({name: {"app": name} for name in "uvw"})
+    own = data.draw(TERMS).resolved(
+        lambda selector: frozenset(name for name in "uvw" if selector.matches({"app": name}))
+    )
     namespace, labels = data.draw(st.sampled_from("uvw")), data.draw(LABELS)
 
     meant = set(table.selected_by(own, numbers).tolist())

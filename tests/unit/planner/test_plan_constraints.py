@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from makeway.bus.messages import Placement
+from makeway.core.k8s.selector import Selector
 from makeway.planner.plan.constraints import counting, layers, tally
 from makeway.planner.plan.constraints.tally import Allowance, Tallies
 from makeway.planner.plan.request import Question
@@ -172,6 +173,39 @@ def test_all_kinds_of_members_together_have_about_as_many_layers_as_one_pod() ->
     assert set(found[-1].left_out) == {
         bounds.HOST_PORTS, bounds.POD_AFFINITY, bounds.POD_ANTI_AFFINITY, bounds.TOPOLOGY_SPREAD,
     }  # fmt: skip
+
+
+def test_namespaces_are_matched_once_for_all_terms_that_select_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spaces = [namespace(f"n{number}", {"team": "a"}) for number in range(50)]
+    team = {"namespaceSelector": {"matchLabels": {"team": "a"}}}
+    snapshot = cluster(node("a"), *spaces)
+    asking = preemptor(affinity=anti_affinity(*(term("k", {"app": f"a{one}"}, **team) for one in range(100))))
+    tallies, matched, matches = Tallies(), [0], Selector.matches
+
+    def counted(selector: Selector, labels: Any) -> bool:
+        matched[0] += 1
+        return matches(selector, labels)
+
+    monkeypatch.setattr(Selector, "matches", counted)
+    for _ in range(2):
+        counting.layers_of(snapshot, question(asking).constraints, (), tallies.within(Allowance()))
+
+    assert matched[0] < 300
+
+
+def test_all_kinds_of_members_together_select_namespaces_in_as_many_ways_as_one_pod() -> None:
+    def selecting(kind: int) -> Any:
+        teams = [{"namespaceSelector": {"matchLabels": {"team": f"{kind}-{number}"}}} for number in range(10)]
+        return pod(f"kind-{kind}", affinity=anti_affinity(*(term("k", WEB, **team) for team in teams)))
+
+    snapshot = cluster(node("a"), namespace("n", {"team": "0-0"}))
+    asked = [question(selecting(kind)).constraints for kind in range(3)]
+
+    found = counting.layers_of_each(snapshot, asked, (), Tallies().within(Allowance()))
+
+    assert [one.left_out for one in found] == [(), (), (bounds.POD_ANTI_AFFINITY,)]
 
 
 def test_spread_over_more_keys_than_are_counted_is_left_to_the_schedulers_filters() -> None:

@@ -7,7 +7,7 @@ label selector when a pod is created.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from makeway.core.k8s.objects import LabelSelector, Pod, PodAffinity, PodAffinityTerm
@@ -36,22 +36,21 @@ class Term:
             return False
         return self.selector.matches(labels)
 
-    def resolved(self, namespaces: Mapping[str, Labels]) -> Term:
+    def resolved(self, selected: Callable[[Selector], frozenset[str]]) -> Term:
         """Return the term with the namespaces that its selector selects now named one by one.
 
-        `namespaces`: labels by name. As kube-scheduler does for the incoming pod's own terms. It keeps the
-        selector and matches it against no labels later, so that one of only NotIn and DoesNotExist matches
-        every namespace; so does this.
+        `selected`: returns those whose labels a selector matches. As kube-scheduler does for the incoming
+        pod's own terms. It keeps the selector and matches it against no labels later, so that one of only
+        NotIn and DoesNotExist matches every namespace; so does this.
         """
         selector = self.namespace_selector
         if selector is None or selector.empty:
             return self
-        chosen = {name for name, labels in namespaces.items() if selector.matches(labels)}
-        everywhere = selector.matches({})
+        chosen = selected(selector)
         return Term(
             self.topology_key,
-            self.namespaces | chosen,
-            Selector(()) if everywhere else None,
+            self.namespaces | chosen if self.namespaces else chosen,
+            Selector(()) if selector.matches({}) else None,
             self.selector,
         )
 

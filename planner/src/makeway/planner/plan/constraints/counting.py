@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -39,8 +38,11 @@ MOST_LAYERS = 36
 """Constraints of one question that have layers: of a pod all, of a group those of the kinds of members that
 come first. More than a pod has at the most, and fewer than `Tallies` remembers in any case."""
 
+MOST_SELECTORS = 2 * bounds.MOST_NAMESPACE_SELECTORS
+"""Selectors of namespaces of one question, as many as a pod has at the most: affinity and anti-affinity."""
+
 _PYTHON = 100
-"""Steps of a tally for a signature that is weighed by itself, without numpy."""
+"""Steps of a tally for a signature that is weighed by itself, without numpy, or for a namespace."""
 
 
 def layers_of(
@@ -64,9 +66,11 @@ def layers_of_each(
     pods = tuple(placed)
     snapshot.use_label_keys(_keys(selector for one in several for selector in one.selectors))
     found: list[Layers] = []
+    selectors = set[Selector]()
     for one in several:
         most = MOST_LAYERS - sum(len(layers.weights) for layers in found)
-        found.append(_layers(_LayerBuilder(snapshot, tallies, pods, [*one.left_out], most), one))
+        builder = _LayerBuilder(snapshot, tallies, pods, [*one.left_out], most, selectors)
+        found.append(_layers(builder, one))
     return found
 
 
@@ -97,13 +101,17 @@ def _layers(builder: _LayerBuilder, constraints: Constraints) -> Layers:
 
 @dataclass(eq=False)
 class _LayerBuilder:
-    """What all layers are worked out from, what was left out, and how many more layers there may be."""
+    """What all layers are worked out from, what was left out, and how many more layers there may be.
+
+    `selectors`: of namespaces, which the question has so far.
+    """
 
     snapshot: Snapshot
     tallies: Tallies
     placed: tuple[Placed, ...]
     left_out: list[str]
     most: int
+    selectors: set[Selector]
 
     def within(self, layers: int, bound: str, most: int = MOST_LAYERS) -> bool:
         """Report whether there may be so many layers more; else note what is left out."""
@@ -136,36 +144,32 @@ class _LayerBuilder:
         count = max(1, self.snapshot.topology.count(key))
         return np.bincount(domains[counted], weights=held[counted], minlength=count).astype(np.int64)
 
-    def resolved(self, terms: tuple[Term, ...]) -> tuple[Term, ...]:
-        """Return terms that name the namespaces which they select now. A selector is matched once for all."""
-        snapshot = self.snapshot
-        if all(term.namespace_selector is None for term in terms):
-            return terms
-        stamp = snapshot.namespaces_changed
-        return tuple(
-            self.tallies.remembered(("resolved", term), stamp, partial(term.resolved, _Namespaces(snapshot)))
-            for term in terms
-        )
+    def resolved(self, terms: tuple[Term, ...], bound: str) -> tuple[Term, ...]:
+        """Return terms that name the namespaces which they select now; none beyond the bound of a question.
+
+        A selector is matched with all namespaces once for all terms, and until these change.
+        """
+        own = {one for term in terms if (one := term.namespace_selector) is not None and not one.empty}
+        if len(self.selectors | own) > MOST_SELECTORS:
+            self.left_out.append(bound)
+            return ()
+        self.selectors |= own
+        return tuple(term.resolved(self._selected) for term in terms)
+
+    def _selected(self, selector: Selector) -> frozenset[str]:
+        stamp, namespaces = self.snapshot.namespaces_changed, self.snapshot.namespaces
+
+        def matched() -> frozenset[str]:
+            self.tallies.allowance.whole(_PYTHON * len(namespaces))
+            found = (name for name, one in namespaces.items() if selector.matches(one.metadata.labels or {}))
+            return frozenset(found)
+
+        found: frozenset[str] = self.tallies.remembered(("namespaces", selector), stamp, matched)
+        return found
 
     def labels_ready(self, selectors: Iterable[Selector | None]) -> bool:
         """Report whether signatures tell apart what these selectors look at."""
         return self.snapshot.tells_apart(_keys(selectors))
-
-
-class _Namespaces(Mapping[str, Mapping[str, str]]):
-    """The labels of all namespaces, by name."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._namespaces = snapshot.namespaces
-
-    def __getitem__(self, name: str) -> Mapping[str, str]:
-        return self._namespaces[name].metadata.labels or {}
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._namespaces)
-
-    def __len__(self) -> int:
-        return len(self._namespaces)
 
 
 def _ports(builder: _LayerBuilder, constraints: Constraints) -> Layer:
@@ -197,7 +201,7 @@ def _anti_affinity(builder: _LayerBuilder, constraints: Constraints) -> list[Lay
         builder.left_out.append(bounds.POD_ANTI_AFFINITY)
         return []
     signatures = builder.snapshot.signatures
-    terms = builder.resolved(constraints.anti_affinity)
+    terms = builder.resolved(constraints.anti_affinity, bounds.POD_ANTI_AFFINITY)
     layers = []
     for key, mine in _by_key(builder, terms, bounds.POD_ANTI_AFFINITY):
 
@@ -347,7 +351,9 @@ def _required_affinity(builder: _LayerBuilder, constraints: Constraints) -> Requ
         builder.left_out.append(bounds.POD_AFFINITY)
         return None
     signatures = builder.snapshot.signatures
-    terms = builder.resolved(constraints.affinity)
+    terms = builder.resolved(constraints.affinity, bounds.POD_AFFINITY)
+    if not terms:
+        return None
 
     def weigh(numbers: Ints) -> Ints:
         weights = np.zeros(signatures.size, np.int64)
