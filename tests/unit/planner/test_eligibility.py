@@ -3,13 +3,16 @@
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makeway.core.k8s.nodes import NodeTerm, RequiredNodes
+from makeway.core.k8s.nodes import NodeTerm, RequiredNodes, whole_number
 from makeway.core.k8s.objects import Taint, Toleration
+from makeway.planner.plan.eligibility import eligible
 from makeway.planner.plan.result import Plan
+from makeway.planner.snapshot import topology
 from makeway.planner.snapshot.changes import PutNode, RemoveNode
 from makeway.planner.snapshot.records import node_record
 from makeway.planner.snapshot.state import Snapshot
@@ -270,3 +273,21 @@ def test_which_nodes_are_eligible_is_found_again_for_changed_ones(monkeypatch: p
     assert looked
     assert max(looked) == 1
     assert HOST not in snapshot.topology._domains
+
+
+def test_each_value_of_a_label_is_read_once_however_many_bounds_a_pod_compares_it_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    snapshot = cluster(*(node(f"n{n}", more={"place": str(n)}) for n in range(50)))
+    terms = [expressions(("place", ("Gt", "Lt")[n % 2], [str(10 * n)])) for n in range(100)]
+    read: list[str] = []
+
+    def counted(text: str) -> int | None:
+        read.append(text)
+        return whole_number(text)
+
+    monkeypatch.setattr(topology, "whole_number", counted)
+    rows = eligible(snapshot, question(preemptor(affinity=requiring(*terms))).constraints, np.arange(50))
+
+    assert rows.tolist() == list(range(50))
+    assert len(read) == 50 + 100

@@ -129,9 +129,14 @@ def _holds(key: str, operator: str, values: tuple[str, ...], labels: Mapping[str
 
 def compares(operator: str, values: tuple[str, ...], label: str | None) -> bool:
     """Report whether a label's value meets `Gt` or `Lt`; an operator that is none of these is never met."""
-    if operator not in ("Gt", "Lt"):
+    if operator not in ("Gt", "Lt") or len(values) != 1:
         return False
-    if len(values) != 1 or not (_WHOLE.fullmatch(values[0]) and _WHOLE.fullmatch(label or "")):
+    bound, have = whole_number(values[0]), whole_number(label or "")
+    if bound is None or have is None:
         return False
-    have, bound = int(label or ""), int(values[0])
     return have > bound if operator == "Gt" else have < bound
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number that `Gt` and `Lt` take a text for; None where it is none."""
+    return int(text) if _WHOLE.fullmatch(text) else None

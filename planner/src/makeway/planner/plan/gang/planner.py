@@ -62,9 +62,7 @@ MOST_DOMAIN_STEPS: Final = 2000
 NOT_SEEN: Final = "MemberNotSeen"
 """The planner has not yet seen a pod of the group."""
 
-
 _Begun = tuple[Scope, Model, tuple[Mapping[str, int], ...], tuple[str, ...]]
-
 
 _Rule = TypeVar("_Rule", RoomRule, SpreadRule, AffinityRule)
 
@@ -102,6 +100,9 @@ def planning_gang(
         ValueError: the cache is of another snapshot.
     """
     cache.bind(snapshot)
+    for one in gang.each[1:]:
+        eligible(snapshot, one.constraints, np.zeros(0, np.int64))  # remembered
+        yield None
     while True:
         terms = objective or snapshot.exemptions.policy.groups.objective
         revision = snapshot.revision
@@ -174,8 +175,7 @@ def _attempt(
     if (draft.singles or draft.units) and not (own if record is None else record.lets_preempt(own)):
         message = f"group {gang.name} has preemptionPolicy Never"
         return PlanRefusal(scope, NEVER, message, placeable=placeable, left_out=left_out)
-    draft = yield from extra(part, draft)
-    found = Found(part, draft, domains, needs, left_out)
+    found = Found(part, (yield from extra(part, draft)), domains, needs, left_out)
     if snapshot.revision != revision:
         again = yield from seen_again(snapshot, gang, found, now, cache)
         if again is None:
