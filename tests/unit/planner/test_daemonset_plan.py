@@ -336,6 +336,17 @@ def test_a_hard_budget_that_lets_too_few_of_its_pods_go_is_waited_for() -> None:
     assert "kept: 1 by hard-budget" in refusal.message
 
 
+def test_where_a_hard_budget_lets_few_pods_go_the_larger_ones_do() -> None:
+    sizes = {"low": (5, 5), "large": (8, 10), "other": (2, 10)}
+    pods = [
+        make_pod(name, NODE, priority, requests={"cpu": size}, labels={"app": name.replace("low", "large")})
+        for name, (size, priority) in sizes.items()
+    ]
+    snapshot = on_node(15, pods, of(hard=True), budgets=[make_budget("web", {"app": "large"}, 1)])
+
+    assert victims(the(snapshot, bound(10))) == {"large", "other"}
+
+
 def test_a_budget_that_allows_the_victims_is_not_violated_by_them() -> None:
     pods = [make_pod(uid, NODE, 1, requests={"cpu": 10}, labels={"app": "db"}) for uid in ("a", "b")]
 

@@ -104,17 +104,32 @@ def multiple(
 ) -> Multiple | TooMany | TooLittle:
     """Take pods until the need is covered, then reprieve those that it does not take. O(n log n).
 
-    Order of taking: class, the lower priority, the larger, the younger, the lower UID. `max_victims` bounds
-    the pods that go, not those that were taken on the way.
+    Order of taking: class, the lower priority, the larger, the younger, the lower UID; where budgets let too
+    little go so, the larger before all else. `max_victims` bounds the pods that go, not those that were taken
+    on the way.
     """
 
     def order(pod: Occupant) -> tuple[PodClass, int, Fraction, int, str]:
         return pod.pod_class, pod.priority, -pod.size(need), -pod.created_micros, pod.uid
 
+    in_order = sorted(pods, key=order)
+    taken, missing = _taken(in_order, need, allowance)
+    if missing and allowance:
+        larger, still = _taken(sorted(in_order, key=lambda pod: -pod.size(need)), need, allowance)
+        if not still:
+            taken, missing = larger, still
+    if missing:
+        return TooLittle(missing)
+    victims = tuple(needed_of(taken, need))
+    return Multiple(victims) if len(victims) <= max_victims else TooMany(len(victims))
+
+
+def _taken(pods: Iterable[Occupant], need: Need, allowance: Allowance) -> tuple[list[Occupant], Need]:
+    """Return the pods that are taken in an order, and what is missing without all of them."""
     missing = dict(need)
     used: Counter[BudgetKey] = Counter()
     taken: list[Occupant] = []
-    for pod in sorted(pods, key=order):
+    for pod in pods:
         if not missing:
             break
         if not any(pod.amounts.get(name, 0) for name in missing) or not _allowed(pod, allowance, used):
@@ -126,10 +141,7 @@ def multiple(
             for name, amount in missing.items()
             if amount > pod.amounts.get(name, 0)
         }
-    if missing:
-        return TooLittle(missing)
-    victims = tuple(needed_of(taken, need))
-    return Multiple(victims) if len(victims) <= max_victims else TooMany(len(victims))
+    return taken, missing
 
 
 def needed_of(pods: Iterable[Occupant], need: Need) -> list[Occupant]:
