@@ -199,7 +199,7 @@ class Pairing:
         ended = []
         for key, waiting in self._open.items():
             signs = [one.mark.at for one in owned.get(key, ())]
-            if (at := self._nominated_at(waiting)) is not None:
+            if (at := _nominated_at(waiting, self._members.get(key, {}))) is not None:
                 signs.append(at)
             last = max((*signs, waiting.expected.at))
             if waiting.over is not None or now - last >= (QUIET if signs else WINDOW):
@@ -342,11 +342,6 @@ class Pairing:
         if waiting is not None and waiting.over is None and not self._anywhere:
             waiting.over = now
 
-    def _nominated_at(self, waiting: WaitingPlan) -> datetime | None:
-        members = self._members.get(waiting.expected.key, {}).items()
-        new = (one.at for uid, one in members if one.at is not None and waiting.begun.get(uid) != one.node)
-        return max(new, default=None)
-
     def _owned(self, places: Iterable[str]) -> Mapping[str, Sequence[OpenMark]]:
         """Return the marks in some places that belong to each preemptor. O(marks + members).
 
@@ -360,16 +355,7 @@ class Pairing:
         for place in places:
             if place in self._marks:
                 owned |= self._marks[place].owned(nodes)
-        return owned if self._anywhere else self._with_units(owned)
-
-    def _with_units(self, owned: dict[str, list[OpenMark]]) -> dict[str, list[OpenMark]]:
-        """Add the marks elsewhere of units. O(marks of all places), where there is one of a unit."""
-        owners = {one.mark.unit: key for key, marks in owned.items() for one in marks if one.mark.unit}
-        for one in (one for here in self._marks.values() for one in here.of_units()) if owners else ():
-            key = owners.get(one.mark.unit)
-            if key is not None and self._open[key].may_be_behind(one.mark):
-                owned[key].append(one)
-        return owned
+        return owned if self._anywhere else _with_units(owned, self._open, self._marks.values())
 
     def _close(self, keys: Collection[str], owned: Mapping[str, Sequence[OpenMark]]) -> list[ComparedPair]:
         """Return the pairs of preemptors, and wait for them no longer; their marks go with them."""
@@ -392,8 +378,9 @@ class Pairing:
                     self._remove(uid)
 
     def _pair(self, waiting: WaitingPlan, owned: Sequence[OpenMark]) -> ComparedPair:
-        key, at = waiting.expected.key, self._nominated_at(waiting)
+        key = waiting.expected.key
         members = self._members.get(key, {}).values()
+        at = _nominated_at(waiting, self._members.get(key, {}))
         marks = sorted((one.mark for one in owned), key=lambda mark: mark.gone.uid)
         if members:
             self._told[key] = max((mark.at for mark in marks), default=waiting.expected.at)
@@ -405,3 +392,23 @@ class Pairing:
             bound=any(one.bound_at is not None for one in members),
             shared=any(one.shared for one in owned),
         )
+
+
+def _nominated_at(waiting: WaitingPlan, members: Mapping[str, _Member]) -> datetime | None:
+    """Return when the last of a plan's nominations came; None where none has."""
+    new = (
+        one.at for uid, one in members.items() if one.at is not None and waiting.begun.get(uid) != one.node
+    )
+    return max(new, default=None)
+
+
+def _with_units(
+    owned: dict[str, list[OpenMark]], waiting: Mapping[str, WaitingPlan], marks: Iterable[PlanMarks]
+) -> dict[str, list[OpenMark]]:
+    """Add the marks elsewhere of units. O(marks of all places), where there is one of a unit."""
+    owners = {one.mark.unit: key for key, found in owned.items() for one in found if one.mark.unit}
+    for one in (one for here in marks for one in here.of_units()) if owners else ():
+        key = owners.get(one.mark.unit)
+        if key is not None and waiting[key].may_be_behind(one.mark):
+            owned[key].append(one)
+    return owned
