@@ -33,7 +33,8 @@ class _Reviews(FakeApis):
         spec = review["spec"]
         if review["kind"] == "TokenReview":
             known = spec["token"].startswith("good")
-            user = {"username": "ada", "uid": "1", "groups": ["admins"], "extra": {"scope": ["x"]}}
+            name = {} if spec["token"] == "good without a name" else {"username": "ada"}
+            user = {**name, "uid": "1", "groups": ["admins"], "extra": {"scope": ["x"]}}
             return msgspec.json.encode({"status": {"authenticated": known, "user": user if known else {}}})
         assert (spec["user"], spec["groups"], spec["extra"]) == ("ada", ["admins"], {"scope": ["x"]})
         wanted = spec["resourceAttributes"]["verb"], spec["resourceAttributes"]["resource"]
@@ -57,6 +58,7 @@ async def test_who_may_list_pods_and_nodes_everywhere_is_admitted() -> None:
     ("allowed", "token", "why"),
     [
         (_BOTH, "bad", "does not know this token"),
+        (_BOTH, "good without a name", "does not know this token"),
         (_BOTH, "", "no token"),
         (_BOTH, "x" * 100_000, "no token"),
         (_BOTH[:1], "good", "ada may not list nodes in all namespaces"),

@@ -101,10 +101,11 @@ class ClusterGate:
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         answer = await self._api.call(self._api.authentication.create_token_review, body)
         status = msgspec.json.decode(answer)["status"]
-        if not status.get("authenticated"):
+        about = status.get("user") or {}
+        user = about.pop("username", "")
+        if not (status.get("authenticated") and user):
             return Admission(False, "The API server does not know this token, or it has expired.")
-        user = status["user"].pop("username")
-        subject = {"user": user, **status["user"]}
+        subject = {"user": user, **about}
         for verb, resource in _NEEDED:
             if not await may(self._api, subject, verb=verb, resource=resource):
                 why = f"{user} may not {verb} {resource} in all namespaces, which this page shows."
