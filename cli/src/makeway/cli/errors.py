@@ -23,7 +23,13 @@ NARROWEST: Final = 40
 """Columns that a folded line has at the least."""
 
 
-_OF_EXTRAS: Final = {"numpy": "services", "opentelemetry": "tracing", "starlette": "ui", "uvicorn": "ui"}
+_OF_EXTRAS: Final = {
+    "numpy": "services",
+    "uvloop": "services",
+    "opentelemetry": "tracing",
+    "starlette": "ui",
+    "uvicorn": "ui",
+}
 """Top-level modules that an extra brings, and its name in pyproject.toml.
 
 The command line comes with what asks the API server and NATS. The services, and whatever plans, need

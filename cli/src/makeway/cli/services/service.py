@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import typer
+import uvloop
 
 from makeway.bus.errors import BusError
 from makeway.bus.exporting import exporting
@@ -78,8 +79,8 @@ def service(component: str, *, listen: str, traces: bool = False) -> Callable[[R
                 started.otlp_endpoint, service=f"makeway-{component}", instance=started.identity
             )
             try:
-                with tracing_to:
-                    code = asyncio.run(run(started, **options))
+                with tracing_to, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                    code = runner.run(run(started, **options))
             except ModuleNotFoundError as error:
                 fail(needed(error, "--otlp-endpoint"))
             except (ConfigurationError, ApiError, ApiUnavailable, BusError, ValueError, OSError) as error:
