@@ -33,7 +33,7 @@ class _Reviews(FakeApis):
         spec = review["spec"]
         if review["kind"] == "TokenReview":
             known = spec["token"].startswith("good")
-            name = {} if spec["token"] == "good without a name" else {"username": "ada"}
+            name = {} if spec["token"].endswith("without a name") else {"username": "ada"}
             user = {**name, "uid": "1", "groups": ["admins"], "extra": {"scope": ["x"]}}
             return msgspec.json.encode({"status": {"authenticated": known, "user": user if known else {}}})
         assert (spec["user"], spec["groups"], spec["extra"]) == ("ada", ["admins"], {"scope": ["x"]})
