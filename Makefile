@@ -255,6 +255,7 @@ simulate-protocol: setup ## The protocol between the parts under seeded faults (
 
 .PHONY: chart
 chart: setup ## The Helm chart: lint, its unit tests, Kubernetes' own schemas, alerts (its tools are built on first use: 3 minutes)
+	$(BIN)/python -m makeway.dev.build chart
 	$(PYTEST) -q -n auto --dist worksteal tests/chart
 
 # What `make bench BENCH=name` runs.

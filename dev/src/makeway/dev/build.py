@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from makeway.dev.binaries import ALL, GO_ENVIRONMENT, OF_TESTS, Binary, cache_key
+from makeway.dev.binaries import ALL, CHART_TOOLS, GO_ENVIRONMENT, OF_TESTS, Binary, cache_key
 from makeway.dev.downloads import Mirror, NotFetchedError, named_mirror
 from makeway.dev.errors import DevError
 from makeway.dev.lock import hold
@@ -312,4 +313,4 @@ def _prune(root: Path, name: str, keep: Path) -> None:
 
 
 if __name__ == "__main__":
-    ensure(OF_TESTS, ConsoleProgress())
+    ensure(CHART_TOOLS if sys.argv[1:] == ["chart"] else OF_TESTS, ConsoleProgress())
