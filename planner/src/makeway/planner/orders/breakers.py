@@ -118,15 +118,16 @@ class Breakers:
         return None
 
     def begun(self, order: EvictionOrder) -> None:
-        """Take note of an order that is about to be stored: where a breaker is open, it probes."""
-        about = order.room_for
-        for one in self._of_both("" if about is None else about.namespace):
+        """Take note of an order that is about to be stored: where a breaker is open, it probes.
+
+        Breakers hold none that makes room for no pod or group, so such a one does not.
+        """
+        for one in () if order.room_for is None else self._of_both(order.room_for.namespace):
             one.begun(order)
 
     def withdrawn(self, order: EvictionOrder) -> None:
         """Take note of an order that is not stored after all: where it was to probe, another one may."""
-        about = order.room_for
-        for one in self._of_both("" if about is None else about.namespace):
+        for one in () if order.room_for is None else self._of_both(order.room_for.namespace):
             one.undecided(order.order_id, _LONG_AGO)
 
     def stored(self) -> None:

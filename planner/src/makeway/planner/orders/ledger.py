@@ -121,8 +121,7 @@ class Ledger:
         if not known or order.order_id in self._reserved:
             self._enter(order)
             self._reserved.add(order.order_id)
-            if order.kind != "quota":  # breakers hold none of these, so none probes
-                self.breakers.begun(order)
+            self.breakers.begun(order)
 
     def withdraw(self, order_id: str) -> None:
         """Forget an order that was not stored; one that was read from the stream stays."""
