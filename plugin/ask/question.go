@@ -35,6 +35,20 @@ func (q Question) same(other Question) bool {
 	return one.Pods[0] == another.Pods[0] && q.Mode == other.Mode && q.Candidates == other.Candidates && q.Full == other.Full && one.Potential.equal(another.Potential)
 }
 
+// Of the pieces in which the planner is asked for candidates: each is so much larger than the one before, up to the most.
+const (
+	pieceGrowth = 8
+	mostInPiece = 1024
+)
+
+// NextPiece is how many candidates are asked for where none of so many stood. `most`: so many are asked for at first, at the most.
+func NextPiece(piece, most int) int {
+	if piece < most {
+		return most
+	}
+	return min(piece*pieceGrowth, max(most, mostInPiece))
+}
+
 // View is what a scheduler knows that the API server does not, or not yet. The sets are complete, since another planner may answer the
 // next question.
 type View struct {

@@ -178,7 +178,7 @@ func (a *attempt) find(ctx context.Context) (passed []*verify.Candidate, reply *
 		if len(passed) == 0 && !budget.IsOpen(a.engine.clock.Now()) {
 			break
 		}
-		piece = nextPiece(piece, a.args.MaxCandidates)
+		piece = ask.NextPiece(piece, a.args.MaxCandidates)
 		again, end := a.plan(ctx, piece)
 		if end != nil {
 			if len(passed) == 0 {
@@ -203,20 +203,6 @@ func (a *attempt) find(ctx context.Context) (passed []*verify.Candidate, reply *
 	}
 	pay()
 	return ended(a.unfinished(true))
-}
-
-// Of the pieces in which the planner is asked for candidates: each is so much larger than the one before, up to the most.
-const (
-	pieceGrowth = 8
-	mostInPiece = 1024
-)
-
-// nextPiece is how many candidates are asked for where none of so many stood.
-func nextPiece(piece, most int) int {
-	if piece < most {
-		return most
-	}
-	return min(piece*pieceGrowth, max(most, mostInPiece))
 }
 
 // left are the potential nodes that have not failed verification.

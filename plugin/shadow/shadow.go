@@ -46,12 +46,6 @@ const (
 // maxShadowTimeout bounds how long one question may take, whatever it says.
 const maxShadowTimeout = 5 * time.Second
 
-// How much longer a list of candidates is than the one of which none stood, and the longest.
-const (
-	pieceGrowth = 8
-	mostInPiece = 1024
-)
-
 // shadowGroup shares the questions out among the replicas of a shadow.
 const shadowGroup = "shadow"
 
@@ -187,15 +181,14 @@ func (s *Shadow) verified(ctx context.Context, request *wire.PlanRequest, v *ver
 			return nil, err
 		}
 		reply, err := exchange(ctx)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, err
-		case len(reply.Candidates)+len(reply.Unmodelled) > 0:
-		case len(failed) == 0 || reply.Status == wire.StatusNotSynced:
-			return reply, nil
-		default:
-			chosen = nil // by its columns no other node is of use
-			continue
+		}
+		if len(reply.Candidates)+len(reply.Unmodelled) == 0 {
+			if len(failed) == 0 || reply.Status == wire.StatusNotSynced {
+				return reply, nil
+			}
+			break // by its columns no other node is of use
 		}
 		// All of them: who asks may leave out nodes on which its last orders failed.
 		passed, why := v.Verify(ctx, reply, len(chosen), true)
@@ -212,7 +205,7 @@ func (s *Shadow) verified(ctx context.Context, request *wire.PlanRequest, v *ver
 			break // the planner names what it was asked to leave out
 		}
 		chosen = slices.DeleteFunc(chosen, func(node fwk.NodeInfo) bool { _, ok := failed[node.Node().Name]; return ok })
-		asked.MaxCandidates = min(max(asked.MaxCandidates, 1)*pieceGrowth, max(asked.MaxCandidates, mostInPiece))
+		asked.MaxCandidates = int64(ask.NextPiece(max(int(asked.MaxCandidates), 1), int(request.MaxCandidates)))
 	}
 	return s.refuse(request, wire.StatusRefused, ReasonFiltersReject, "no candidate passes the scheduler's own filters: "+verify.Summary(failed)), nil
 }
