@@ -74,7 +74,7 @@ func (f *InFlight) Remover(orderID string, victim types.UID) string {
 }
 
 // Left are the pods that succeeded orders have removed, each with its order, which the scheduler's cache may have still. The planner
-// may see a pod terminating, or gone, a moment before the scheduler does. O(orders · victims).
+// may see a pod terminating, or gone, a moment before the scheduler does. O(orders · pods that have not left the cache).
 func (f *InFlight) Left() map[types.UID]string {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -83,11 +83,9 @@ func (f *InFlight) Left() map[types.UID]string {
 		if e.Phase != Leaving {
 			continue
 		}
-		for _, uid := range e.Victims {
-			left[uid] = e.OrderID
-		}
-		for uid, orderID := range e.Awaited {
-			if orderID != "" && left[uid] == "" {
+		for uid := range e.Remaining {
+			orderID, awaited := e.Awaited[uid]
+			if terminating := awaited && orderID == ""; !terminating && (left[uid] == "" || e.OrderID < left[uid]) {
 				left[uid] = e.OrderID
 			}
 		}

@@ -317,18 +317,18 @@ func (v *Verifier) removal(block []wire.Removable, node string, there *cluster) 
 func (v *Verifier) awaited(named []wire.Awaited) map[types.UID]string {
 	found := make(map[types.UID]string, len(named))
 	for _, one := range named {
-		if uid := types.UID(one.UID); one.OrderID != "" {
-			found[uid] = v.Remover(one.OrderID, uid)
-		} else {
-			found[uid] = ""
+		found[types.UID(one.UID)] = ""
+		if one.OrderID != "" {
+			found[types.UID(one.UID)] = v.Remover(one.OrderID, types.UID(one.UID))
 		}
 	}
 	return found
 }
 
-// removedBy returns the succeeded order that has removed a pod, which its kubelet may have to end still; empty where none has.
+// removedBy returns the succeeded order that has removed a pod, which its kubelet may have to end still; empty where none has, and for the
+// preemptor's own group, whose pods count as leaving only where the plan says so.
 func (v *Verifier) removedBy(pod *v1.Pod) string {
-	if overdue(pod, v.Now) {
+	if overdue(pod, v.Now) || v.isOwn(pod) {
 		return ""
 	}
 	return v.Left[pod.UID]
@@ -337,14 +337,12 @@ func (v *Verifier) removedBy(pod *v1.Pod) string {
 // leaving returns a pod that leaves without an order of this preemptor; nil for one that stays. `orderID`: of the order that removes it.
 func (v *Verifier) leaving(info fwk.PodInfo, node, orderID string) *removal {
 	pod := info.GetPod()
-	out := &removal{infos: []fwk.PodInfo{info}, nodes: []string{node}, orderID: cmp.Or(orderID, v.removedBy(pod))}
-	switch {
-	case terminating(pod, v.Now) && !v.isOwn(pod):
-		out.orderID = ""
-	case out.orderID == "":
+	if orderID = cmp.Or(orderID, v.removedBy(pod)); terminating(pod, v.Now) && !v.isOwn(pod) {
+		orderID = ""
+	} else if orderID == "" {
 		return nil
 	}
-	return out
+	return &removal{infos: []fwk.PodInfo{info}, nodes: []string{node}, orderID: orderID}
 }
 
 // isOwn reports whether a pod is of the preemptor's own group.
