@@ -5,10 +5,9 @@ import "time"
 // Times of an order's life, as the plugin sees it.
 const (
 	// storedWithin is how long after it was asked for an order may be stored: the nomination has to show before. For each further member
-	// of a group it may be memberStored later, as the scheduler writes nominations one after the other; storedAtMost is the most.
+	// of a group, of which a plan has 5,000 at the most, it may be memberStored later: the scheduler writes one nomination after the other.
 	storedWithin = 5 * time.Second
 	memberStored = 20 * time.Millisecond
-	storedAtMost = 2 * time.Minute
 	// AnsweredWithin is how much later the answer is still waited for.
 	AnsweredWithin = 2 * time.Second
 	// shownWithin is how long after an order was made its nomination may not show yet though its victims leave. Where it does not by then,
@@ -45,5 +44,5 @@ const (
 
 // StoredWithin is how long after it was asked for the order of so many pods may be stored.
 func StoredWithin(pods int) time.Duration {
-	return min(storedWithin+time.Duration(pods-1)*memberStored, storedAtMost)
+	return storedWithin + time.Duration(pods-1)*memberStored
 }
