@@ -78,8 +78,9 @@ class NominatorApi:
     async def has_left(self, victim: Victim) -> bool:
         """Report whether a victim is gone, or has ended and takes no room."""
         stored = await self.pod(victim.namespace, victim.name)
-        there = stored is not None and stored.pod.metadata.uid == victim.uid
-        return stored is None or not there or stored.pod.status.phase in ENDED_PHASES
+        if stored is None or stored.pod.metadata.uid != victim.uid:
+            return True
+        return stored.pod.status.phase in ENDED_PHASES
 
     async def nominate(self, stored: Pod, node: str) -> None:
         """Nominate a pod as it was read. Raises Changed."""

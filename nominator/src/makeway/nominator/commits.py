@@ -56,8 +56,8 @@ MOST_LOOKED_AT: Final = 50
 """Nominations without an order, whoever wrote them, and rooms that were made, that one round reads; the
 others have their turn in the next."""
 
-MOST_VICTIMS: Final = 10
-"""Victims of one order that one look reads; it ends at the first that is there."""
+VICTIMS_A_LOOK: Final = 10
+"""So many of one order are read at the most; a look ends at the first that is there."""
 
 
 @dataclass(eq=False)
@@ -284,7 +284,7 @@ class Nominations:
         _log.info("order_adopted", order_id=order.order_id, pod_uid=pod.uid, node=order.node)
         return True
 
-    async def is_kept_out(self, one: OrderInFlight, now: datetime) -> bool:
+    async def look_at_room(self, one: OrderInFlight, now: datetime) -> bool:
         """Look at the room that was made for a pod; report whether its node has come to be none for it.
 
         Once all victims have left, the pod is bound soon or not at all, whatever their grace periods were.
@@ -296,7 +296,7 @@ class Nominations:
         try:
             if await cluster.keeps_out(about.namespace, about.name, node):
                 return True
-            for victim in one.leaving[:MOST_VICTIMS]:
+            for victim in one.leaving[:VICTIMS_A_LOOK]:
                 if not await cluster.has_left(victim):
                     break
                 one.leaving.remove(victim)

@@ -56,9 +56,9 @@ class OrderInFlight:
         self.until = until
 
     def lose(self, how: str, now: datetime) -> None:
-        """Take note that its nomination is gone. `how`: "yielded", or where its pod is nominated to now."""
+        """Take note that its nomination is gone, as `lost` says it."""
         self.lost_at = self.lost_at if self.lost else now
-        self.lost = how if how == "yielded" else "changed" if how else "cleared"
+        self.lost = how
 
     def makes_no_room(self, now: datetime) -> bool:
         """Report whether its nomination is gone, and it was seen for whom, where that shows."""

@@ -199,10 +199,8 @@ class Nominator:
             attempts.pause(now, longest=SOON)
             return
         stored = await self._parts.cluster.pod(pod.namespace, pod.name)
-        if stored is None or stored.pod.metadata.uid != pod.uid or stored.pod.spec.node_name:
+        if stored is None or not decide.still_waits(stored.pod, pod.uid):
             return  # the watch is about to say so
-        if stored.pod.status.nominated_node_name:
-            return
         preemption = tracing.begin("preemption", preemptor=pod, preemptor_uid=pod.uid)
         with preemption.current():
             begun = await self._plan(pod, stored, mode, attempts)
@@ -308,7 +306,8 @@ class Nominator:
             return
         if one.shown and one.lost != "yielded" and pod.nominated != order.node:
             higher = decide.is_outranked(self._parts.pods.nominated(), order.node, pod)
-            one.lose("yielded" if higher or self.in_flight.clears(one.uid) else pod.nominated, now)
+            by_others = "changed" if pod.nominated else "cleared"
+            one.lose("yielded" if higher or self.in_flight.clears(one.uid) else by_others, now)
         if outcome is not None and not one.made:
             if outcome.result == "succeeded":
                 one.made = True
@@ -318,7 +317,7 @@ class Nominator:
             else:
                 await self._over(one, outcome.result, now, outcome.message)
                 return
-        kept_out = looks and await self._nominations.is_kept_out(one, now)
+        kept_out = looks and await self._nominations.look_at_room(one, now)
         if one.made and (one.makes_no_room(now) or now >= one.until or kept_out):
             await self._over(one, "waited" if one.waits else "succeeded", now)
         elif not one.made and now >= one.until:
