@@ -24,4 +24,9 @@ def first_few(texts: Sequence[str], most: int, separator: str = ", ") -> str:
 
 def as_name(text: str) -> str:
     """Return what a pod's author wrote as a name, cut where it is longer than names are."""
-    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
+    return cut(text, LONGEST_NAME)
+
+
+def cut(text: str, longest: int) -> str:
+    """Return a text of so many characters at the most."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

@@ -21,6 +21,7 @@ import yaml
 from msgspec import inspect
 
 from makeway.core.config.duration import EXPECTED, DurationError, parse_duration
+from makeway.core.text import cut
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -322,4 +323,4 @@ def _problem(said: str, places: Mapping[str, tuple[int, str]], types: Mapping[st
 def _line(text: str) -> str:
     """Return a text that others have written on one line, and not too long."""
     printable = "".join(c if c.isprintable() else " " for c in text[: _LONGEST_VALUE + 1])
-    return printable if len(printable) <= _LONGEST_VALUE else printable[: _LONGEST_VALUE - 1] + "…"
+    return cut(printable, _LONGEST_VALUE)
