@@ -206,18 +206,18 @@ class QuotaProcesses:
         """
         process = self.processes[path]
         gone = gone_by(outcome)
-        everybody = outcome is not None and outcome.result == "succeeded"
+        all_left = outcome is not None and outcome.result == "succeeded"
         evicted = process.evicted + gone
         if process.maximum is None:
             # What is left of its plan is not known. The timer starts again and sees to the rest.
             message = (
                 f"{path}: the order of the planner before removed {evicted} of {len(process.victims)} pods"
             )
-            blocked = () if everybody else (_trouble(outcome),)
+            blocked = () if all_left else (_trouble(outcome),)
             self.processes[path] = replace(process, evicted=evicted)
             if not down:
                 message += ", and more is left over"
-            self.finish(path, "success" if everybody and down else "bestEffort", message, now, blocked)
+            self.finish(path, "success" if all_left and down else "bestEffort", message, now, blocked)
             return
         refused, stuck = _left_out(process, outcome)
         if not gone and len(refused) == len(process.refused) and process.tried < PASSING_TRIES:
@@ -230,17 +230,17 @@ class QuotaProcesses:
             evicted=evicted,
             freed=_freed(process, outcome),
             idle=process.idle + 1 if not gone and cause is None else 0,
-            trouble=() if everybody or cause is not None else (_trouble(outcome),),
+            trouble=() if all_left or cause is not None else (_trouble(outcome),),
             refused=refused,
             stuck=stuck,
-            plan_at=now if everybody else now + RETRY,
+            plan_at=now if all_left else now + RETRY,
             tried=0 if gone else process.tried,
             waiting=process.waiting if cause is not None else None,
         )
         self.processes[path] = process = process if cause is None else _waiting(process, cause, now)
         plan = process.plan
         may_follow = plan is not None and (plan.lacks(NAMESPACE_MODE) or plan.lacks(NO_QUEUE_GATE))
-        if everybody and process.whole and plan is not None and not may_follow:
+        if all_left and process.whole and plan is not None and not may_follow:
             result: ProcessResult = "success" if plan.result == "success" else "bestEffort"
             self.finish(path, result, plan.message, now, plan.blocked)
         elif process.idle >= MOST_IDLE:

@@ -103,7 +103,7 @@ class DaemonSetNode:
 
     @property
     def scarce(self) -> Counter[Key]:
-        """How many of the pods that may go hard budgets do not let go beside the others, by budget."""
+        """How many removable pods hard budgets do not let go beside the others, by budget."""
         charged = Counter(key for slot in self.may_go for key in self.occupants[slot].budgets)
         return +Counter({key: charged[key] - max(most, 0) for key, most in self.allowance.items()})
 

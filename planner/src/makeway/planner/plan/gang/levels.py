@@ -149,7 +149,7 @@ def fewest_victims(model: Model, each: Ints) -> int:
     """Return how many pods go at the least in any plan for members of one class: a bound.
 
     As if members came as cheaply as they ever do on each node, and where there are more pods than MOST_SORTED
-    all that may go as large as the largest. 0 for several classes. `each`: as of `most_alone`.
+    all removable ones as large as the largest. 0 for several classes. `each`: as of `most_alone`.
     O(slots · nodes + MOST_COUNTED · nodes).
     """
     if len(model.counts) > 1 or not each.any():
