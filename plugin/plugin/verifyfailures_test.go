@@ -254,6 +254,31 @@ func TestAVictimOfASucceededOrderThatThePlannerSeesNoMoreMakesRoom(t *testing.T)
 	}
 }
 
+func TestWhichPodsMakeNoRoomThoughTheirOrderSucceeded(t *testing.T) {
+	for name, change := range map[string]func(p, b *v1.Pod){
+		"overdue": func(_, b *v1.Pod) {
+			b.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-2 * wire.LeavingSlack)}
+		},
+		"of the preemptor's group": func(p, b *v1.Pod) {
+			joinGroup(p, "gang")
+			joinGroup(b, "gang")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, b := pod("p", "", high, medium).Obj(), pod("b", "full", low, medium).Obj()
+			change(p, b)
+			w := newWorld(t, setup{}, []*v1.Node{node("full")}, p, pod("a", "full", low, medium).Obj(), b)
+			v := verify.Verifier{Handle: w.framework, State: w.state(p), Pod: p, Now: time.Now(), Left: map[types.UID]string{"b": "ord-b"}}
+
+			found, why := v.Check(w.ctx, candidate("full", "!a"), true)
+
+			if found == nil || len(found.Victims) != 1 || len(found.Awaited) != 0 {
+				t.Errorf("found %+v, failure %+v; want the victim to go and the other pod to stay", found, why)
+			}
+		})
+	}
+}
+
 func TestANodeWhereAnotherPlanTakesTheRoomIsAskedAboutAgainInTheNextCycle(t *testing.T) {
 	p := pod("p", "", high, size("400")).Obj()
 	w := newWorld(t, setup{}, []*v1.Node{node("full")}, p, pod("a", "full", low, medium).Obj(), pod("b", "full", low, medium).Obj())
