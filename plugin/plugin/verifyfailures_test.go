@@ -17,6 +17,7 @@ import (
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 
 	"makeway.dev/makeway/plugin/ask"
+	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
@@ -255,18 +256,21 @@ func TestAVictimOfASucceededOrderThatThePlannerSeesNoMoreMakesRoom(t *testing.T)
 }
 
 func TestWhichPodsMakeNoRoomThoughTheirOrderSucceeded(t *testing.T) {
-	for name, change := range map[string]func(p, b *v1.Pod){
-		"overdue": func(_, b *v1.Pod) {
+	for name, change := range map[string]func(t *testing.T, p, b *v1.Pod){
+		"overdue": func(_ *testing.T, _, b *v1.Pod) {
 			b.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-2 * wire.LeavingSlack)}
 		},
-		"of the preemptor's group": func(p, b *v1.Pod) {
+		"of the preemptor's group": func(t *testing.T, p, b *v1.Pod) {
 			joinGroup(p, "gang")
 			joinGroup(b, "gang")
+			if minor.GroupName(p) == "" {
+				t.Skip("this version of Kubernetes places no groups")
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, b := pod("p", "", high, medium).Obj(), pod("b", "full", low, medium).Obj()
-			change(p, b)
+			change(t, p, b)
 			w := newWorld(t, setup{}, []*v1.Node{node("full")}, p, pod("a", "full", low, medium).Obj(), b)
 			v := verify.Verifier{Handle: w.framework, State: w.state(p), Pod: p, Now: time.Now(), Left: map[types.UID]string{"b": "ord-b"}}
 
