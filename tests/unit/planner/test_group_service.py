@@ -26,7 +26,7 @@ from makeway.planner.plan.result import GangPlan, PlanRefusal
 from makeway.planner.recording.entries import encode_entry, pack
 from makeway.planner.recording.journal import Journal, contents
 from makeway.planner.service import handler
-from makeway.planner.service.searches import group_search
+from makeway.planner.service.searches import group_search, pod_search
 from makeway.planner.snapshot.changes import PutPod
 from makeway.planner.snapshot.records import NodeRecord, pod_record
 from makeway.planner.snapshot.state import Snapshot
@@ -313,15 +313,19 @@ async def test_a_plan_that_is_held_back_is_a_refusal_with_its_moment() -> None:
     assert (there(reply.refusal).reason, there(reply.refusal).retry_at) == ("Held", until)
 
 
+@pytest.mark.parametrize("of_a_pod", [True, False])
 async def test_that_a_plan_takes_too_long_is_answered_before_the_scheduler_waits_no_longer(
-    monkeypatch: pytest.MonkeyPatch,
+    of_a_pod: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else it takes the planner for one that is away, and asks about no group for a while."""
+    """Else it takes the planner for one that is away, and asks about no pod, or no group, for a while."""
     bench, seconds = Bench(), count(step=0.01)
-    search = replace(group_search(bench.snapshot, bench.metrics), plan=lambda question, now: repeat(None))
+    asked: dict[str, Any] = {"group": None, "classes": (member(1),)} if of_a_pod else {}
+    of_pods = pod_search(bench.snapshot, bench.ledger, bench.metrics)
+    search: Any = of_pods if of_a_pod else group_search(bench.snapshot, bench.metrics)
+    endless = replace(search, plan=lambda question, now: repeat(None))
     monkeypatch.setattr(handler, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
 
-    data = await bench.planner.handle(search, codec.encode(request(timeout_milliseconds=2000)))
+    data = await bench.planner.handle(endless, codec.encode(request(timeout_milliseconds=2000, **asked)))
 
     assert there(codec.decode(PlanReply, data).refusal).reason == "TooLate"
     assert 1.7 < next(seconds) < 1.9

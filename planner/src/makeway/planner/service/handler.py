@@ -44,6 +44,10 @@ _LOOK_AGAIN_SECONDS: Final = 0.01
 LONGEST_WAIT_SECONDS: Final = 2.0
 """How long a question may wait for that, whatever time-out it names: it is milliseconds behind."""
 
+_PART_OF_TIME: Final = 0.9
+"""The part of a question's time that a plan may take: an asker reads that there is none before it takes the
+planner for one that is away."""
+
 _log = structlog.get_logger()
 
 
@@ -109,18 +113,21 @@ class Planner:
     ) -> PlanReply:
         began = time.perf_counter()
         left = await self._check(request, sender, now)
+        ready_by = began + _PART_OF_TIME * left
         async with search.turn:
             now = datetime.now(UTC)
             asker, question = self._question(search, request, now)
             if self._has_seen(search, request, question):
-                return await self._plan(search, request, asker, question, now, began=began)
+                return await self._plan(search, request, asker, question, now, ready_by=ready_by)
         # Other plans go on meanwhile.
         until = began + min(left / 2, LONGEST_WAIT_SECONDS)
         while not self._has_seen(search, request, question) and time.perf_counter() <= until:  # noqa: ASYNC110 - no signal
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
         async with search.turn:
             now = datetime.now(UTC)
-            return await self._plan(search, request, *self._question(search, request, now), now, began=began)
+            return await self._plan(
+                search, request, *self._question(search, request, now), now, ready_by=ready_by
+            )
 
     def _has_seen(self, search: Search[Q, A], request: PlanRequest, question: Q) -> bool:
         """Report whether what the scheduler knows of the pods asked about, and of orders, is known here."""
@@ -177,18 +184,17 @@ class Planner:
         question: Q,
         now: datetime,
         *,
-        began: float,
+        ready_by: float,
     ) -> PlanReply:
         """Answer a question. Raises NotPlannedError.
 
         All else that is ready has its turn at each pause of the plan. What was worked out is kept for the
-        next request where this one has ended meanwhile. `began`: of `time.perf_counter`.
+        next request where this one has ended meanwhile. `ready_by`: of `time.perf_counter`.
         """
         planning_since = time.perf_counter()
-        until = began + search.in_time * request.timeout_milliseconds / 1000
         steps = search.plan(question, now)
         while True:
-            if time.perf_counter() > until:
+            if time.perf_counter() > ready_by:
                 message = f"the plan was not ready within the plugin's {request.timeout_milliseconds} ms"
                 raise NotPlannedError("tooLate", TOO_LATE, message)
             if (result := next(steps)) is not None:

@@ -47,10 +47,8 @@ class Search(Generic[Q, A]):
     nominated to, and what is left out. `plan`: plans, and pauses with None now and then. `asked`: the
     questions, of each class of a group's members. `seen`: whether the watch has told of the pods that are
     asked about, where that matters. `not_held`: a plan without what is not to be done now, whatever the
-    limits say; or why nothing is. `turn`: what is held while one question is planned for. `in_time`: the part
-    of a question's time that a plan may take; where it is less than all, the scheduler is answered that there
-    is no plan before it takes the planner for one that is away. `sizes`: the metrics' label of a plan, and
-    the numbers that count in histograms and counters.
+    limits say; or why nothing is. `turn`: what is held while one question is planned for. `sizes`: the
+    metrics' label of a plan, and the numbers that count in histograms and counters.
     """
 
     received: str
@@ -61,7 +59,6 @@ class Search(Generic[Q, A]):
     seen: Callable[[Q], bool] = lambda _: True
     not_held: Callable[[Asker, Q, A, datetime], A | PlanRefusal] = lambda asker, question, plan, now: plan
     turn: asyncio.Lock
-    in_time: float = 1.0
     attempts: Counter
     seconds: Histogram
     sizes: Callable[[A], tuple[str, Mapping[Histogram | Counter, float]]]
@@ -163,7 +160,6 @@ def group_search(
         seen=lambda question: all(one.preemptor.uid in snapshot.pods for one in question.each),
         not_held=lambda _, question, plan, now: hold_back(question.each, plan, now),
         turn=asyncio.Lock(),
-        in_time=0.9,
         attempts=metrics.group_attempts,
         seconds=metrics.group_plan_seconds,
         sizes=lambda plan: (
