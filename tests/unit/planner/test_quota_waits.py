@@ -19,14 +19,15 @@ from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.core.text import counted
 from makeway.evictor.judge.verdicts import Refused
-from makeway.planner.snapshot.changes import Enforce, RemovePod
+from makeway.planner.snapshot.changes import Enforce, PutBudget, RemovePod
 from narrowing import there
 from unit.evictor.building import CLUSTER, a_pod
-from unit.planner.building import make_order, make_outcome, make_pod
+from unit.planner.building import make_budget, make_order, make_outcome, make_pod
 from unit.planner.quota_world import DELAY, PATH, Enforcing, fence, pod_in_a
 
 MINUTE = timedelta(minutes=1)
 GPU = "example.com/gpu"
+HARD_BUDGETS = Policy(disruption_budgets="hard", hard_budget_namespaces=("*",))
 
 
 def pods(number: int) -> list:  # type: ignore[type-arg]
@@ -286,6 +287,30 @@ async def test_a_scheduler_that_answers_half_a_minute_late_ends_no_quota() -> No
     world.gates = frozenset({"default-scheduler", "second"})
     ended = await world.until_ended(MINUTE)
     assert (ended.result, ended.evicted, world.staying()) == ("success", 3, 1)
+
+
+async def test_a_hard_budget_that_allows_none_for_a_while_ends_no_quota() -> None:
+    """As while its pods are replaced: whatever it allows later goes then."""
+    world = Enforcing(pods(6), 2, policy=HARD_BUDGETS)
+    world.snapshot.apply(PutBudget(make_budget("web", {"queue": PATH}, 0)))
+
+    await world.run(DELAY + 5 * MINUTE)
+
+    assert (world.ended, world.orders) == (None, [])
+    assert world.control.waits()[PATH].reason == "budget"
+    world.snapshot.apply(PutBudget(make_budget("web", {"queue": PATH}, 1)))
+    ended = await world.until_ended(5 * MINUTE)
+    assert (ended.result, ended.evicted, world.staying()) == ("success", 4, 2)
+
+
+async def test_a_hard_budget_that_allows_none_for_a_quarter_of_an_hour_ends_a_quota() -> None:
+    """Else the author of a budget would hold the quotas of all queues above for ever."""
+    world = Enforcing(pods(6), 2, policy=HARD_BUDGETS)
+    world.snapshot.apply(PutBudget(make_budget("web", {"queue": PATH}, 0)))
+
+    ended = await world.until_ended(DELAY + 16 * MINUTE)
+
+    assert (ended.result, ended.blocked[0].reason) == ("unsuccessful", "hard-budget")
 
 
 async def test_a_success_that_did_not_last_a_minute_is_undone_and_names_what_made_the_pods() -> None:

@@ -301,11 +301,12 @@ class QuotaLoop:
         if braked and mode == "enforce" and not found.victims:
             control.wait(path, Cause("mode-off", f"{found.plan.message}; the brake holds {braked}"), now)
             return
-        if mode == "enforce" and not found.victims and control.awaits_gates(path, found.plan, now):
-            control.wait(path, Cause(NO_QUEUE_GATE, found.plan.message), now)
-            return
         if not found.victims and not decided and found.plan.lacks(HARD_BUDGET):
             control.again(path, now)  # budgets are just being matched with pods
+            return
+        awaits = control.awaits(path, found.plan, now)
+        if awaits is not None and mode == "enforce" and not found.victims:
+            control.wait(path, awaits, now)
             return
         awaited = counted_on(self.snapshot, tree, inputs, found.plan, self.ledger.leaving(now))
         if awaited and mode == "enforce" and not found.victims:

@@ -31,6 +31,7 @@ from makeway.core.queues.quota import QuotaObstacle, QuotaPlan
 from makeway.core.queues.quota_order import unenforced
 from makeway.core.queues.timers import Timers, TimerSettings, is_raised, unfinished
 from makeway.core.queues.tree import Queue, QueueTree
+from makeway.planner.plan.refusal.exempt import HARD_BUDGET
 from makeway.planner.quota.decide import NAMESPACE_MODE, NO_QUEUE_GATE, obstacles_of
 from makeway.planner.quota.waiting import RETRY, Cause, cause_of, tries_again
 
@@ -42,13 +43,14 @@ PASSING_TRIES: Final = 5
 """How often in a row an order may fail for all of its pods, for reasons that may pass, before other pods are
 taken in their place: about a minute."""
 
-A_MOMENT: Final = timedelta(minutes=1)
-"""How long a process waits where nothing can go but pods whose scheduler tells of no queue gate: it may have
-just started, or not have answered in time."""
-
 PATIENCE: Final = timedelta(minutes=15)
 """How long a process waits for those of queues below its own whose orders cannot be read or written. Where
 those wait for something themselves, it waits as long as they do."""
+
+AWAITED: Final = {HARD_BUDGET: ("budget", PATIENCE), NO_QUEUE_GATE: (NO_QUEUE_GATE, timedelta(minutes=1))}
+"""Rules whose no may pass, with what a process that lacks pods by them waits for, and how long: a budget may
+allow an eviction as soon as a pod is ready, and a scheduler that reports no queue gate may have just started,
+or not have answered in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +195,14 @@ class QuotaProcesses:
         """Wait until what may pass has passed, and try again then."""
         self.processes[path] = _waiting(self.processes[path], cause, now)
 
-    def awaits_gates(self, path: str, plan: QuotaPlan, now: datetime) -> bool:
-        """Report whether a process waits a moment for a scheduler, by a plan without victims."""
-        waiting = self.processes[path].waiting
-        over = waiting is not None and waiting.reason == NO_QUEUE_GATE and now >= waiting.since + A_MOMENT
-        return plan.lacks(NO_QUEUE_GATE) and not over
+    def awaits(self, path: str, plan: QuotaPlan, now: datetime) -> Cause | None:
+        """Return what a process waits for by a plan without victims: what it may wait for longest."""
+        terms = next((terms for rule, terms in AWAITED.items() if plan.lacks(rule)), None)
+        if terms is None:
+            return None
+        (reason, longest), waiting = terms, self.processes[path].waiting
+        over = waiting is not None and waiting.reason == reason and now >= waiting.since + longest
+        return None if over else Cause(reason, plan.message)
 
     def outcome(self, path: str, outcome: Outcome | None, now: datetime, *, down: bool = True) -> None:
         """The order in flight has ended, or is over without an outcome: plan again, or be done.
@@ -239,7 +244,7 @@ class QuotaProcesses:
         )
         self.processes[path] = process = process if cause is None else _waiting(process, cause, now)
         plan = process.plan
-        may_follow = plan is not None and (plan.lacks(NAMESPACE_MODE) or plan.lacks(NO_QUEUE_GATE))
+        may_follow = plan is not None and any(plan.lacks(rule) for rule in (NAMESPACE_MODE, *AWAITED))
         if all_left and process.whole and plan is not None and not may_follow:
             result: ProcessResult = "success" if plan.result == "success" else "bestEffort"
             self.finish(path, result, plan.message, now, plan.blocked)
