@@ -1,6 +1,6 @@
 """The shadow scheduler as the nominator asks it: what it answers, and what comes of its silence."""
 
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -9,9 +9,9 @@ from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import API_VERSION
-from makeway.bus.plan import PlanReply
+from makeway.bus.plan import PlanReply, Refusal
 from makeway.nominator.metrics import NominatorMetrics
-from makeway.nominator.shadow import AWAY_SECONDS, LEFT_ALONE_SECONDS, ShadowScheduler
+from makeway.nominator.shadow import AWAY_SECONDS, LEFT_ALONE_SECONDS, NOT_VERIFIED, ShadowScheduler
 
 
 class OnlyShadow:
@@ -28,11 +28,9 @@ class OnlyShadow:
         return self.answer
 
 
-def reply(request_id: str = "req-1") -> bytes:
-    answered = PlanReply(
-        api_version=API_VERSION, request_id=request_id, planner="shadow/one", status="candidates"
-    )
-    return codec.encode(answered)
+def reply(request_id: str = "req-1", **fields: Any) -> bytes:
+    given = {"planner": "shadow/one", "status": "candidates", **fields}
+    return codec.encode(PlanReply(api_version=API_VERSION, request_id=request_id, **given))
 
 
 def asking(bus: OnlyShadow) -> tuple[ShadowScheduler, CollectorRegistry]:
@@ -49,6 +47,16 @@ async def test_its_answer_is_a_plan() -> None:
     assert answer.planner == "shadow/one"
     assert not one.away
     assert registry.get_sample_value("makeway_nominator_shadow_answers") == 1
+
+
+async def test_one_that_reaches_no_planner_leaves_the_question_to_the_nominator() -> None:
+    refusal = Refusal(reason=NOT_VERIFIED, message="no planner answers")
+    bus = OnlyShadow(reply(status="notSynced", refusal=refusal))
+    one, _ = asking(bus)
+
+    assert await one.ask(b"{}", "req-1") is None
+    assert await one.ask(b"{}", "req-1") is None
+    assert (bus.asked, one.away) == (2, False)
 
 
 @pytest.mark.parametrize("answer", [None, b"[]", reply("another")])

@@ -25,6 +25,9 @@ LEFT_ALONE_SECONDS: Final = 5.0
 AWAY_SECONDS: Final = 60.0
 """How long one that did not answer counts as away: where no pod waits it is not asked, and may be back."""
 
+NOT_VERIFIED: Final = "NotVerified"
+"""Reason of an answer without a plan that it could have verified: it may reach no planner."""
+
 _log = structlog.get_logger()
 
 
@@ -43,7 +46,10 @@ class ShadowScheduler:
         return time.monotonic() < self._away_until
 
     async def ask(self, data: bytes, request_id: str) -> PlanReply | None:
-        """Return its answer to a plan request; None where there is none, at once or in time."""
+        """Return its answer to a plan request; None where there is none in time, or it verified nothing.
+
+        Only silence counts as away: that it verified nothing may be due to this pod.
+        """
         if time.monotonic() < self._asked_from:
             return None
         try:
@@ -56,6 +62,9 @@ class ShadowScheduler:
             _log.warning("shadow_request_failed", request_id=request_id, reason=str(error))
             return None
         self._heard(away=False)
+        if (refusal := reply.refusal) is not None and refusal.reason == NOT_VERIFIED:
+            _log.warning("shadow_request_failed", request_id=request_id, reason=refusal.message)
+            return None
         return reply
 
     def _heard(self, *, away: bool) -> None:
