@@ -57,14 +57,16 @@ async def test_an_answer_counts_for_a_moment_without_being_asked_for_again() -> 
     assert asked.questions == 2
 
 
-async def test_no_answer_is_asked_for_again_at_once() -> None:
+async def test_that_no_scheduler_answers_counts_as_long() -> None:
+    """Else each of a thousand queues that are due waits for answers."""
     asked = Asked()
     gates = QueueGates(asked, "c")
     assert await gates.names(NOW) == frozenset()
 
     asked.answers = (status("a"),)
 
-    assert await gates.names(NOW) == {"a"}
+    assert await gates.names(NOW + FRESH) == frozenset()
+    assert await gates.names(NOW + FRESH + timedelta(seconds=1)) == {"a"}
 
 
 async def test_a_scheduler_that_is_away_is_remembered_for_a_while() -> None:

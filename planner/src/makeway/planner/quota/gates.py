@@ -7,7 +7,7 @@ it runs at once, and the eviction was for nothing. So the planner asks all sched
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
 from makeway.bus.component_status import ComponentStatus
@@ -16,7 +16,7 @@ ANSWER_SECONDS: Final = 0.5
 """How long schedulers have to answer."""
 
 FRESH: Final = timedelta(seconds=5)
-"""How long an answer that names profiles is not asked for again."""
+"""How long schedulers are not asked again, whatever they answered: many queues may be due at once."""
 
 REMEMBERED: Final = timedelta(minutes=10)
 """How long a profile counts that is told of no more. While its scheduler is away its pods are held as well:
@@ -37,11 +37,14 @@ class QueueGates:
         self._components = components
         self._cluster_uid = cluster_uid
         self._told: dict[str, datetime] = {}
+        self._asked_at = datetime.min.replace(tzinfo=UTC)
 
     async def names(self, now: datetime) -> frozenset[str]:
         """Return the names of the profiles, pods' `schedulerName`. Raises BusUnavailable."""
-        if not any(now - at <= FRESH for at in self._told.values()):
-            for one in await self._components.ask(ANSWER_SECONDS):
+        if not self._asked_at <= now <= self._asked_at + FRESH:
+            answers = await self._components.ask(ANSWER_SECONDS)
+            self._asked_at = now
+            for one in answers:
                 if one.component == "scheduler" and one.cluster_uid == self._cluster_uid:
                     self._told.update(dict.fromkeys(one.queue_gates, now))
         self._told = {name: at for name, at in self._told.items() if now - at <= REMEMBERED}
