@@ -77,6 +77,9 @@ async def test_a_server_that_does_not_ask_for_tls_is_refused_where_tls_was_confi
 
     with pytest.raises(BusUnavailable, match="would be in clear"):
         await Bus.connect(nats_server.url, name="test/one", tls=tls, timings=QUICK)
+    for url in ("tls://", "nats://127.0.0.1:1,tls://"):
+        with pytest.raises(BusUnavailable, match="would be in clear"):
+            await Bus.connect(f"{url}127.0.0.1:{nats_server.port}", name="test/one", timings=QUICK)
 
 
 async def test_the_certificates_name_may_differ_from_the_url(nats_server: NatsServer, tmp_path: Path) -> None:

@@ -132,8 +132,9 @@ class Connection:
     ) -> Connection:
         """Connect, or say why not within `ConnectionTimings.connect`.
 
-        `login`: None where the URL says all. `tls`: the context for each connection; given, none is used in
-        clear. `tls_hostname`: the name that the server's certificate has to have, where it is not the URL's.
+        `login`: None where the URL says all. `tls`: the context for each connection; given, or with a URL of
+        scheme tls, none is used in clear. `tls_hostname`: the name that the server's certificate has to have,
+        where it is not the URL's.
 
         Raises:
             BusRefused: a URL, the credentials or TLS are wrong; at once.
@@ -144,7 +145,9 @@ class Connection:
         client = TolerantClient(tls, login if isinstance(login, KeyLogin) else None)
         connection = cls(client, probe_subject, times)
         connection._servers = tuple(servers)
-        connection._clear = lambda: tls is not None and not client.secured
+        # As nats.go has it: one such URL stands for all servers.
+        asks_for_tls = tls is not None or any(server.startswith("tls://") for server in servers)
+        connection._clear = lambda: asks_for_tls and not client.secured
         try:
             async with asyncio.timeout(times.connect):
                 await connection.client.connect(
