@@ -69,6 +69,15 @@ async def test_a_password_in_the_url_is_not_in_the_error(nats_server: NatsServer
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [("127.0.0.1:port", "invalid connect url"), ("nats://127.0.0.1:1,ws://127.0.0.1:1", "mixing")],
+)
+async def test_a_url_that_the_client_refuses_is_named(url: str, said: str) -> None:
+    with pytest.raises(BusRefused, match=f"cannot connect to NATS at 127.0.0.1:.*{said}"):
+        await Bus.connect(url, name="test/one")
+
+
 async def test_wrong_credentials_end_the_attempt_with_the_servers_reason(nats_server: NatsServer) -> None:
     nats_server.extra = 'authorization { user: "a", password: "b" }'
     nats_server.restart()

@@ -76,7 +76,8 @@ class TolerantClient(Client):
     async def close(self) -> None:
         """Close, and connect no more."""
         self._ended = True
-        await super().close()
+        if self._flush_queue is not None:  # nats-py asserts it where it has refused a URL
+            await super().close()
 
     async def _connect_to_server(self, s: Srv) -> None:
         if self._ended:
