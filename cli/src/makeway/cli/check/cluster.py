@@ -26,6 +26,10 @@ _DELETE_POLICY: Final = "makeway-evictor-delete"
 _GROUP: Final = "/apis/admissionregistration.k8s.io/v1"
 
 
+NO_POLICY: Final = CheckResult("policy", "ok", "none: mode enforce, and kube-scheduler's own rules")
+"""Where none is stored; a deleted one may be effective still."""
+
+
 class _Pod(msgspec.Struct):
     metadata: Metadata
     status: PodStatus = PodStatus()
@@ -83,7 +87,7 @@ def judge_configuration(
         if name in found:
             yield from _configuration(name, found[name], kind, namespace)
         elif kind == "policy":
-            yield CheckResult("policy", "ok", "none: mode enforce, and kube-scheduler's own rules")
+            yield NO_POLICY
     yield _brake(found.get(BRAKE))
     if not plugin:
         return
@@ -101,6 +105,12 @@ def judge_configuration(
             f"no ConfigMap in {namespace} holds a KubeSchedulerConfiguration",
             "where it is a file of the control plane, compare it with docs/install.md",
         )
+
+
+def not_stored(found: Sequence[CheckResult]) -> list[str]:
+    """Return which of policy and queues no ConfigMap holds; none where that could not be looked at. Pure."""
+    names = {one.name for one in found if one != NO_POLICY}
+    return [] if "configuration" in names else [kind for kind in _CONFIGMAPS.values() if kind not in names]
 
 
 def _brake(data: Mapping[str, str] | None) -> CheckResult:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Final
 
 import typer
 from rich.text import Text
 
+from makeway.bus.client import Bus
 from makeway.bus.errors import BusError
 from makeway.cli.check import clocks as check_clocks
 from makeway.cli.check.clocks import Reading
-from makeway.cli.check.cluster import server_version
+from makeway.cli.check.cluster import not_stored, server_version
 from makeway.cli.check.minors import judge_api_server
 from makeway.cli.check.place import CheckedBus, CheckedCluster
 from makeway.cli.check.presence import not_installed
@@ -108,10 +110,21 @@ async def _results(installation: Installation) -> AsyncIterator[CheckResult]:
         yield form_result(form)
         cluster_uid = await _cluster_uid(api)
         replaced = form.plugin and await replaces_the_scheduler(api, namespace, form.accounts)
+        found: list[CheckResult] = []
         for look in LOOKS:
             for result in await look.results(CheckedCluster(api, namespace, form, replaced)):
+                found.append(result)
                 yield result
-    async for result in _bus_results(installation, form, cluster_uid, minor, readings):
+    looking = partial(
+        CheckedBus,
+        namespace=namespace,
+        form=form,
+        cluster_uid=cluster_uid,
+        minor=minor,
+        readings=readings,
+        not_stored=not_stored(found),
+    )
+    async for result in _bus_results(installation, looking):
         yield result
     readings.append(Reading("API server", at, before, datetime.now(UTC), resolution_seconds=1.0))
     for result in check_clocks.judge(readings):
@@ -126,14 +139,13 @@ def form_result(form: Form) -> CheckResult:
 
 
 async def _bus_results(
-    installation: Installation, form: Form, cluster_uid: str, minor: int, readings: list[Reading]
+    installation: Installation, looking: Callable[[Bus], CheckedBus]
 ) -> AsyncIterator[CheckResult]:
     """Look at all that is reached by NATS; where it cannot be, that is a result: the rest still counts."""
     try:
         async with installation.bus() as bus:
-            at = CheckedBus(bus, installation.makeway_namespace, form, cluster_uid, minor, readings)
             for look in NATS_LOOKS:
-                for result in await look.results(at):
+                for result in await look.results(looking(bus)):
                     yield result
     except ApiError as error:
         yield CheckResult("NATS", "unknown", error.message, f"give --nats-url, or {_ADMINISTRATOR}")

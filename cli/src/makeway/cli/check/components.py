@@ -5,7 +5,7 @@ And what becomes of pods that there is no plan for, in mode enforce.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from makeway.bus.component_status import ComponentStatus
@@ -208,6 +208,16 @@ def _in_step(statuses: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
             f"its own argument holds it to mode {one.own_mode}",
             "take --mode, or mode in the profile's MakeWay arguments, away to follow the policy alone",
         )
+
+
+def deleted(statuses: Sequence[ComponentStatus], not_stored: Iterable[str]) -> Iterator[CheckResult]:
+    """Say which policy and queues components go by that are stored no more. Pure."""
+    for kind in not_stored:
+        kept = {revision for one in statuses if (revision := getattr(one, f"{kind}_revision"))}
+        if kept:
+            told = f"deleted; {', '.join(sorted(kept))} stays effective, and whoever starts waits"
+            remedy = "apply it again, or an empty one to be without"
+            yield CheckResult(f"{kind} ConfigMap makeway-{kind}", "wrong", told, remedy)
 
 
 def unplanned_result(told: Unplanned) -> CheckResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -36,7 +37,10 @@ class CheckedCluster:
 
 @dataclass(frozen=True)
 class CheckedBus:
-    """Where to look. form: what is installed. minor: the API server's. readings: clocks, added to here."""
+    """Where to look. form: what is installed. minor: the API server's. readings: clocks, added to here.
+
+    not_stored: `policy` and `queues`, where there is no such ConfigMap.
+    """
 
     bus: Bus
     namespace: str
@@ -44,6 +48,7 @@ class CheckedBus:
     cluster_uid: str
     minor: int
     readings: list[Reading] = field(default_factory=list)
+    not_stored: Collection[str] = ()
 
     @property
     def denied(self) -> str:

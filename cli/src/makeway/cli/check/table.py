@@ -83,6 +83,7 @@ async def _answers(at: CheckedBus) -> Sequence[CheckResult]:
         )
     )
     results += judge_schedulers(found, at.minor)
+    results += components.deleted(found, at.not_stored)
     if any("observe" in (one.mode, *one.namespace_modes.values()) for one in found):
         results.append(await _compared(at.bus))
     return results

@@ -83,7 +83,8 @@ async def mode(
         str, typer.Option("--timeout", metavar="DURATION", help="How long to wait, such as 30s or 2m.")
     ] = "30s",
     force: Annotated[
-        bool, typer.Option("--force", help="Write the policy though something else manages it.")
+        bool,
+        typer.Option("--force", help="Write the policy though something else manages it, or it was deleted."),
     ] = False,
     output: TableOutputOption = "text",
 ) -> int | None:
@@ -135,7 +136,10 @@ async def mode(
         if now.brake.engaged:
             printer.note("every evictor reads the brake from the API server before its next delete")
         return UNREACHABLE
-    return _verdict(printer, components, form.parts) if form and asked.changes else None
+    if form is None:
+        return None
+    verdict = _verdict(printer, components, form.parts, waited=asked.changes)
+    return verdict if asked.changes else None
 
 
 @dataclass(frozen=True)
@@ -213,6 +217,11 @@ async def _policy(api: Api, installation: Installation, asked: _Asked, printer: 
             f"`makeway mode {asked.wanted}{for_one} --release` the policy is changed first"
         )
     now = await read_map(api, at, POLICY.configmap)
+    if not (now.version or asked.force) and (kept := await _kept(installation)):
+        raise ValueError(
+            f"there is no ConfigMap {at}/{POLICY.configmap}, and {kept}: nothing was changed. Apply it again "
+            "first, or give --force to be without its rules"
+        )
     before = parse_policy(now.data[KEY], f"{POLICY.configmap}/{KEY}") if KEY in now.data else Policy()
     after = parse_policy(_edited(now, asked), f"{POLICY.configmap}/{KEY}")
     if begins(before, after, namespace):
@@ -232,6 +241,16 @@ async def _policy(api: Api, installation: Installation, asked: _Asked, printer: 
     said = "now says" if changed else "says already"
     _tell(printer, f"ConfigMap {at}/{POLICY.configmap} {said} {asked.wanted}{for_whom}")
     return changed
+
+
+async def _kept(installation: Installation) -> str:
+    """Return that a deleted policy stays effective, or that this cannot be asked; empty where none was."""
+    try:
+        async with installation.bus() as bus:
+            found = await bus.components.ask(_ASK_SECONDS)
+    except (BusError, ApiError, ApiUnavailable) as error:
+        return f"whether one was deleted, and stays effective, is not known: {error}"
+    return next((f"policy {one.policy_revision} stays effective" for one in found if one.policy_revision), "")
 
 
 async def _must_exist(api: Api, namespace: str) -> None:
@@ -282,6 +301,8 @@ async def _as_stored(api: Api, namespace: str) -> StoredState:
 
 async def _ask(bus: Bus, said: StoredState, namespace: str, pods: dict[str, str]) -> list[Confirmation]:
     """Ask all components once."""
+    found = await bus.components.ask(_ASK_SECONDS)
+    said = said.heard(one.policy_revision for one in found)
     heard = [
         confirmation(
             one,
@@ -290,7 +311,7 @@ async def _ask(bus: Bus, said: StoredState, namespace: str, pods: dict[str, str]
             namespace=namespace,
             brake=said.brake.scope(),
         )
-        for one in await bus.components.ask(_ASK_SECONDS)
+        for one in found
         if one.component != "shadow"  # no mode holds it back
     ]
     return in_order([*heard, *silent(heard, pods)])
@@ -329,8 +350,11 @@ async def _pods(api: Api, namespace: str) -> dict[str, str]:
     return {one.metadata.name: (one.metadata.labels or {})["app.kubernetes.io/component"] for one in there}
 
 
-def _verdict(printer: Printer, components: list[Confirmation], parts: tuple[str, ...]) -> int:
-    late = [one for one in components if not one.confirmed]
+def _verdict(
+    printer: Printer, components: list[Confirmation], parts: tuple[str, ...], *, waited: bool
+) -> int:
+    """Say which components did not confirm what was `waited` for, and, always, of which there is none."""
+    late = [one for one in components if waited and not one.confirmed]
     for one in late:
         printer.note(f"{one.component} {one.identity} has not confirmed: {one.why}")
     missing = without(components, parts)
@@ -338,5 +362,6 @@ def _verdict(printer: Printer, components: list[Confirmation], parts: tuple[str,
         printer.note(f"no {component} answers")
     if late or missing:
         return NEGATIVE
-    printer.note(f"{len(components)} of {len(components)} components confirm")
+    if waited:
+        printer.note(f"{len(components)} of {len(components)} components confirm")
     return 0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
 import msgspec
 
@@ -19,6 +19,8 @@ from makeway.runtime.config import revision_of
 from makeway.runtime.config_kinds import POLICY
 
 By = Literal["brake", "policy", "default"]
+
+DELETED: Final = "its ConfigMap was deleted, and whoever starts waits: apply it again, or an empty policy"
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,11 @@ class StoredState:
             problems = tuple(problem.describe(error.source) for problem in error.problems)
             return cls(brake, None, revision, stored.since, problems)
         return cls(brake, policy, revision, stored.since)
+
+    def heard(self, revisions: Iterable[str]) -> StoredState:
+        """Return it as it is where components go by these policies: one that is gone stays effective."""
+        stored = self.policy is None or self.revision
+        return self if stored or not any(revisions) else replace(self, policy=None, problems=(DELETED,))
 
     def mode_for(self, namespace: str) -> Mode | None:
         """Return the mode that brake and policy come to; None where the policy is refused."""
@@ -94,7 +101,8 @@ class ModeReport(msgspec.Struct, frozen=True, rename="camel"):
         policy_mode: what the policy says; null where it is refused.
         namespace_modes: every namespace that has a mode of its own in the policy.
         policy_revision: of the policy as it is stored; empty where there is none.
-        policy_problems: why the policy as it is stored is refused; the last good one is in force then.
+        policy_problems: why the policy as it is stored is refused, or that it was deleted; the last good
+            one is in force then.
         policy_unread: why the policy could not be read; empty where it could.
         changed: whether this command has changed anything.
         components: all that answered, and those known of that did not.
@@ -118,6 +126,7 @@ def report_of(
     said: StoredState, *, namespace: str, changed: bool, components: list[Confirmation]
 ) -> ModeReport:
     """Put together what is shown."""
+    said = said.heard(one.policy_revision for one in components)
     brake = said.brake
     braked = brake.holds(namespace)
     mode = said.mode_for(namespace)
@@ -167,7 +176,8 @@ def lines(report: ModeReport, makeway_namespace: str) -> Iterator[str]:
     if report.policy_unread:
         yield f"policy: not known: {report.policy_unread}  ({where})"
     elif report.policy_problems:
-        yield f"policy: refused, the last good one stays effective  ({where})"
+        what = "gone" if report.policy_problems == (DELETED,) else "refused"
+        yield f"policy: {what}, the last good one stays effective  ({where})"
         yield from (f"  {problem}" for problem in report.policy_problems)
     elif report.policy_revision:
         others = sorted(item for item in report.namespace_modes.items() if item[0] != report.namespace)
