@@ -173,4 +173,4 @@ def _state(answer: Explanation) -> Iterator[str]:
     elif answer.state == "placed" and answer.served_by_others:
         yield f"{name} has a node; room was made for it, not by makeway"
     elif answer.state == "placed":
-        yield f"{name} has a node; no order concerns it, and no preemption by others"
+        yield f"{name} has a node; no order concerns it, and no preemption by others was seen"

@@ -43,7 +43,7 @@ function told(story, signal) {
   for (const other of (story.servedByOthers || []).slice(-1)) parts.push(byOther(other, 'Room made by another'));
   if (story.state === 'pending') parts.push(pendingPart(story, signal));
   if (story.lastDecision) parts.push(decision(story.lastDecision, story.state === 'decision' ? 'Decision' : 'Last decision'));
-  if (parts.length === 1) parts.push(empty('No order concerns it, and no preemption by others.'));
+  if (parts.length === 1) parts.push(empty('No order concerns it, and no preemption by others was seen.'));
   return parts;
 }
 
