@@ -147,6 +147,9 @@ class _Kubeconfig(KubeConfigLoader):  # type: ignore[misc]
     _directory: tempfile.TemporaryDirectory[str] | None = None
 
     def set_active_context(self, context_name: str | None = None) -> None:
+        named = context_name or self._config.safe_get("current-context")
+        if named and self._config["contexts"].get_with_name(named, safe=True) is None:
+            raise ConfigException(f"there is no context {named}; see `kubectl config get-contexts`")
         super().set_active_context(context_name)
         context = self._current_context["context"]
         self._names = context.safe_get("cluster"), context.safe_get("user") or ""
