@@ -230,6 +230,18 @@ async def test_a_user_without_rights_is_told_so_and_it_is_exit_code_3(command: s
     assert ("kubectl describe pod" if command == "why x" else "administrator") in err
 
 
+async def test_credentials_that_have_expired_are_no_missing_right(tmp_path: Path) -> None:
+    async with api_server(
+        401, {"kind": "Status", "reason": "Unauthorized", "message": "Unauthorized"}
+    ) as url:
+        for command in ("mode off", "check", "why x"):
+            code, out, err = await asked(command, tmp_path, url)
+
+            assert (code, out) == (3, "")
+            assert "does not know who you are: Unauthorized; log in again, or give --context" in err
+            assert "permission" not in err
+
+
 async def test_a_nats_that_is_silent_is_named() -> None:
     async with api_server(200, {}) as url:
         _, _, err = await makeway("history", "--nats-url", url.replace("http", "nats"), exits=3)

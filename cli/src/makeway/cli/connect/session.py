@@ -62,6 +62,7 @@ from makeway.runtime.settings import (
 
 _PANEL = "NATS"
 _CONNECT_SECONDS = 5.0
+_LOGIN_REMEDY = "; log in again, or give --context or --kubeconfig: a token or certificate may have expired"
 _API_REMEDY = "; does the API server run, and is --context the one that you mean?"
 
 DEFAULT_MAKEWAY_NAMESPACE = "makeway-system"
@@ -293,7 +294,9 @@ def ended(running: Coroutine[Any, Any, int | None]) -> int | None:
     except (ConfigurationError, BusUnavailable, ConnectionLost) as error:
         fail(str(error), UNREACHABLE)
     except ApiError as error:
-        if error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        if error.status == HTTPStatus.UNAUTHORIZED:
+            fail(f"the API server does not know who you are: {error.message}{_LOGIN_REMEDY}", UNREACHABLE)
+        if error.status == HTTPStatus.FORBIDDEN:
             other = ", or give --nats-url and a login" if isinstance(error, MayNotRead) else ""
             fail(f"no permission: {error.message}; ask an administrator{other}", UNREACHABLE)
         fail(str(error))
