@@ -142,6 +142,13 @@ async def test_each_part_has_a_secret_of_its_own_keys_and_all_public_keys_count(
     assert cluster.public() == cluster.in_use()
 
 
+async def test_a_rotation_without_keys_says_that_there_are_none(tmp_path: Path) -> None:
+    for arguments in (("rotate",), ("rotate", "--finish")):
+        _, _, err = await run(Cluster(), tmp_path, *arguments, exits=1)
+
+        assert "there are no keys in makeway-system: `makeway keys new` makes them" in err
+
+
 async def test_new_keys_are_refused_where_there_are_some_and_replaced_only_when_told(tmp_path: Path) -> None:
     cluster = await made(tmp_path)
     before = cluster.public()

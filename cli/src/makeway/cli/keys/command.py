@@ -105,7 +105,9 @@ async def rotate(
     async with installation.api() as api:
         store = KeyStore(api, installation.makeway_namespace)
         found = await store.kinds()
-        found = [one for one in found if not one.absent] or found
+        found = [one for one in found if not one.absent]
+        if not found:
+            raise ValueError(f"there are no keys in {store.namespace}: `makeway keys new` makes them")
         done = await (_finish(store, found) if finish else _rotate(store, found))
     if printer.data:
         printer.document([{"kind": str(one), "keyId": key_id, "did": did} for one, key_id, did in done])
