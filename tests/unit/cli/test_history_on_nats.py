@@ -51,3 +51,11 @@ async def test_without_a_connection_or_called_wrongly_it_says_so() -> None:
     code, out, err = await makeway("history", "--since=5x")
     assert (code, out) == (2, "")
     assert "'5x'" in err
+
+    for options, said in (
+        (("--compare", "--follow"), "give one of them"),
+        (("--unreadable", "--compare"), "give one of them"),
+        (("--unreadable", "-n", "shop"), "names no namespace"),
+    ):
+        _, _, err = await makeway("history", *options, exits=2)
+        assert said in " ".join(err.replace("│", "").split())

@@ -82,6 +82,12 @@ async def history(
     -f -o json prints each decision, order and outcome as it was published: an object a line, with its stream
     and the CloudEvent.
     """
+    if follow + compare + unreadable > 1:
+        raise typer.BadParameter("--follow, --compare and --unreadable show other things: give one of them")
+    if unreadable and (namespace or queue):
+        raise typer.BadParameter(
+            "--unreadable shows all: what cannot be read names no namespace and no queue"
+        )
     now = datetime.now(UTC)
     start = since_given(since or "1h", now)
     printer, wanted = Printer(output), Wanted(namespace, queue)
