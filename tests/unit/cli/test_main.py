@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from forked_command import ENVIRONMENT, run_forked
+from makeway.cli import examples
 from makeway.cli.examples import EXAMPLES
 from makeway.cli.main import SUB_COMMANDS, load, main
 
@@ -195,8 +196,18 @@ def test_every_example_is_of_a_command() -> None:
 def test_examples_bear_the_name_that_was_called() -> None:
     help_text = installed("kubectl-makeway", "why", "--help").stdout
 
-    assert help_text.startswith("  kubectl makeway why web-0 -n shop ")
-    assert makeway("keys", "new", "--help").stdout.startswith("  makeway keys new  # ")
+    assert help_text.splitlines()[1] == "  kubectl makeway why web-0 -n shop"
+    assert makeway("keys", "new", "--help").stdout.splitlines()[1] == "  makeway keys new"
+
+
+def test_examples_fit_80_columns() -> None:
+    shown = [line for name in EXAMPLES for line in examples.lines(name, "kubectl makeway")]
+
+    assert [line for line in shown if len(line) > 80] == []
+
+
+def test_the_help_of_simulate_is_whole() -> None:
+    assert "… │" not in makeway("simulate", "--help").stdout
 
 
 def test_kubectls_options_may_stand_before_the_command() -> None:

@@ -14,7 +14,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "nominator": (("nominator --mode observe", "plan for pods whose class is opted in, and nominate none"),),
     "ui-server": (
         (
-            "ui-server --page-listen :8080 --host makeway.example.com --https",
+            "ui-server --page-listen :8080 --host ui.example.com --https",
             "behind an Ingress of that name",
         ),
     ),
@@ -68,14 +68,13 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 
 
 def lines(path: str, called: str) -> Iterator[str]:
-    """Return the examples of a command as they are printed, comments aligned.
+    """Return the examples of a command as they are printed, each below what it is for, as kubectl does.
 
     path: of the command, without `makeway`. called: the name under which `makeway` was called.
     """
-    shown = [(_whole(arguments, called), comment) for arguments, comment in EXAMPLES.get(path, ())]
-    width = max((len(text) for text, _ in shown), default=0)
-    for text, comment in shown:
-        yield f"  {text:<{width}}  # {comment}"
+    for arguments, comment in EXAMPLES.get(path, ()):
+        yield f"  # {comment}"
+        yield f"  {_whole(arguments, called)}"
 
 
 def _whole(arguments: str, called: str) -> str:

@@ -60,8 +60,8 @@ async def simulate(
         typer.Option(
             "--cluster",
             metavar="FILE",
-            help="Instead of the live cluster a v1 List, as `kubectl get nodes,pods,priorityclasses,"
-            "poddisruptionbudgets,namespaces -A -o json` prints it; - reads stdin.",
+            help="Instead of the live cluster a List as `kubectl get -A -o json` prints it of nodes, pods, "
+            "priorityclasses, poddisruptionbudgets, namespaces and more (docs/asking.md); - reads stdin.",
         ),
     ] = "",
     policy: Annotated[
