@@ -6,6 +6,7 @@ import time
 import tomllib
 from pathlib import Path
 
+import nats
 import nats.errors
 import pytest
 from nats.aio.client import Client
@@ -289,6 +290,52 @@ async def test_the_probe_leaves_a_healthy_connection_alone(connect_bus: ConnectB
     assert not lost.done()
     assert bus.healthy() == ""
     lost.cancel()
+
+
+async def test_the_probe_is_answered_though_another_subscribes_to_every_subject(
+    connect_bus: ConnectBus, nats_server: NatsServer
+) -> None:
+    listener = await nats.connect(nats_server.url)
+    await listener.subscribe(">")
+    await listener.flush()
+    bus = await connect_bus(timings=QUICK)
+    lost = asyncio.create_task(bus.until_lost())
+
+    await asyncio.sleep(1.5)
+
+    assert not lost.done()
+    assert bus.healthy() == ""
+    lost.cancel()
+    await listener.close()
+
+
+async def test_a_probe_that_is_answered_late_ends_no_read_loop(
+    connect_bus: ConnectBus, nats_server: NatsServer
+) -> None:
+    bus = await connect_bus(timings=ConnectionTimings(probe_interval=600, probe_timeout=0.2))
+
+    nats_server.pause()
+    try:
+        async with asyncio.timeout(10):
+            while not await missed(bus):  # it may not have stopped yet
+                pass
+    finally:
+        nats_server.resume()
+
+    async with asyncio.timeout(10):
+        while await missed(bus):
+            pass
+    task = bus.connection.client._reading_task
+    assert task
+    assert not task.done()
+
+
+async def missed(bus: Bus) -> bool:
+    try:
+        await bus.connection.round_trip()
+    except BusUnavailable:
+        return True
+    return False
 
 
 async def test_a_dead_read_loop_on_a_standing_connection_ends_the_process(connect_bus: ConnectBus) -> None:

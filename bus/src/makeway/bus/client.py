@@ -107,7 +107,6 @@ class Bus(Records):
         connection = await Connection.open(
             [url.strip() for url in urls],
             name=f"makeway/{name}",
-            probe_subject=subjects.probe,
             inbox=inbox(name.partition("/")[0]),
             login=login,
             tls=tls,

@@ -92,7 +92,6 @@ class Subjects:
         self.commit = f"{prefix}.v1.commit"
         self.verify = f"{prefix}.v1.verify"
         self.control = f"{prefix}.v1.control"
-        self.probe = f"{prefix}.v1.probe"
         self.repairs = f"{prefix}.v1.repairs"
         self.queues = f"{prefix}.v1.queues"
         self.status = f"{prefix}.v1.status"

@@ -55,7 +55,6 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
         "planner": Permissions(
             purpose="answers plan requests, publishes what is effective, stores orders of pods and quotas",
             publish=(
-                subjects.probe,
                 subjects.control,
                 subjects.repairs,
                 subjects.orders,
@@ -87,7 +86,6 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
         "evictor": Permissions(
             purpose="takes orders, writes their outcomes",
             publish=(
-                subjects.probe,
                 subjects.begun_orders,
                 subjects.outcomes,
                 subjects.quarantined("evictor"),
@@ -130,7 +128,6 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
         "nominator": Permissions(
             purpose="asks for plans and for orders, beside a scheduler without the plugin",
             publish=(
-                subjects.probe,
                 subjects.plan,
                 subjects.commit,
                 subjects.verify,
@@ -153,13 +150,13 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
         ),
         "streams": Permissions(
             purpose="sets the streams and named consumers up",
-            publish=(subjects.probe, f"{_API}.INFO", *keeps, *makes),
+            publish=(f"{_API}.INFO", *keeps, *makes),
             denied=theirs,
             subscribe=(f"{inbox('streams')}.>",),
         ),
         "viewer": Permissions(
             purpose="for people, and for the page: everything that only reads",
-            publish=(subjects.probe, *(subject for subject, _ in viewers_services(subjects).values())),
+            publish=tuple(subject for subject, _ in viewers_services(subjects).values()),
             subscribe=(f"{inbox(PEOPLE)}.>",),
         ),
     }

@@ -7,10 +7,8 @@ What is guarded against, each measured or read in nats-py 2.16:
 * It reconnects for ever (the default ends after 60 attempts) and notices a half-open
   connection after 15 s (the default takes 240).
 * An unexpected exception in the client's read loop leaves `is_connected` true for ever. The probe
-  goes through that loop: a request on a subject that is not served, which the server answers at once
-  with "no responders". PING and PONG are no use for it, since a PONG that comes after its time-out
-  is itself an exception in the read loop. Two misses in a row end the process. What a publisher can
-  do to that loop is kept away from it by `makeway.bus.nats.tolerant`.
+  goes through that loop: PING, which the server alone answers, whoever listens to what. Two misses in a row
+  end the process. What a publisher can do to that loop is kept away from it by `makeway.bus.nats.tolerant`.
 * An exception in a callback stops the reconnecting, so the callbacks here do nothing that raises. Only
   while the first connection is made, the error callback raises: what is refused for good is not tried again.
 * A denied publish shows only as a time-out and a call of the error callback, hence the metric and
@@ -30,7 +28,6 @@ from urllib.parse import urlsplit
 
 import nats.errors
 import structlog
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
@@ -96,9 +93,8 @@ _ANSWERS_ALLOWED = 3
 class Connection:
     """A NATS client, how it is, and who wants to know when it is back."""
 
-    def __init__(self, client: Client, probe_subject: str, timings: ConnectionTimings) -> None:
+    def __init__(self, client: TolerantClient, timings: ConnectionTimings) -> None:
         self.client = client
-        self._probe_subject = probe_subject
         self._timings = timings
         self._down_since: float | None = None
         self._denied = ""
@@ -123,7 +119,6 @@ class Connection:
         servers: Sequence[str],
         *,
         name: str,
-        probe_subject: str,
         inbox: str,
         login: Login | KeyLogin | None = None,
         tls: Callable[[], ssl.SSLContext] | None = None,
@@ -143,7 +138,7 @@ class Connection:
         _check(servers, login)
         times = timings or ConnectionTimings()
         client = TolerantClient(tls, login if isinstance(login, KeyLogin) else None)
-        connection = cls(client, probe_subject, times)
+        connection = cls(client, times)
         connection._servers = tuple(servers)
         # As nats.go has it: one such URL stands for all servers.
         asks_for_tls = tls is not None or any(server.startswith("tls://") for server in servers)
@@ -224,9 +219,7 @@ class Connection:
             BusUnavailable: it did not answer within `ConnectionTimings.probe_timeout`.
         """
         try:
-            await self.client.request(self._probe_subject, timeout=self._timings.probe_timeout)
-        except nats.errors.NoRespondersError:
-            return
+            await self.client.round_trip(self._timings.probe_timeout)
         except (nats.errors.Error, OSError) as error:
             raise BusUnavailable(f"no round trip to NATS: {reason_of(error)}") from error
 
@@ -293,8 +286,7 @@ class Connection:
 
     async def _on_disconnected(self) -> None:
         metrics.CONNECTED.set(0)
-        if isinstance(self.client, TolerantClient):
-            self.client.secured = False
+        self.client.secured = False
         if self._down_since is None:
             self._down_since = time.monotonic()
         if not self._closing:

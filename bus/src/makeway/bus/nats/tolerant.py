@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import nats.errors
-from nats.aio.client import Client, Srv
+from nats.aio.client import PING_PROTO, Client, Srv
 from nats.aio.msg import Msg
 
 from makeway.bus.nats.user_key import KeyLogin
@@ -72,6 +72,21 @@ class TolerantClient(Client):
                 return await super().request(subject, payload, None, old_style, headers)  # type: ignore[arg-type]
         except TimeoutError as error:
             raise nats.errors.TimeoutError from error
+
+    async def round_trip(self, seconds: float) -> None:
+        """Go to the server and back, behind all that was sent before; raises what nats-py would.
+
+        nats-py's own `flush` sends its PING before what waits to be sent, and cancels what a PONG that comes
+        late then ends its read loop with.
+        """
+        if not self.is_connected:
+            raise nats.errors.OutboundBufferLimitError
+        pong = asyncio.get_running_loop().create_future()
+        self._pongs.append(pong)
+        await self._send_command(PING_PROTO)
+        await self._flush_pending()
+        if not (await asyncio.wait({pong}, timeout=seconds))[0]:
+            raise nats.errors.TimeoutError
 
     async def close(self) -> None:
         """Close, and connect no more."""
