@@ -17,7 +17,7 @@ COLUMNS: Final = (
     Column("NAME"),
     Column("MODE"),
     Column("POLICY", rank=1),
-    Column("REMARK", kind="text"),
+    Column("REMARK", kind="text", least=40),
 )
 
 SILENT: Final = "does not answer"
