@@ -2,8 +2,10 @@
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from aiohttp import web
 from msgspec.structs import replace
 
 from fixtures_nats import NatsServer
@@ -12,7 +14,8 @@ from makeway.bus.decisions import DecisionRecord
 from makeway.bus.ids import decision_id, order_id
 from makeway.bus.messages import EvictionOrder
 from makeway.dev.samples import MESSAGES
-from unit.cli.test_connect import makeway
+from served import served
+from unit.cli.test_connect import kubeconfig, makeway
 
 pytestmark = pytest.mark.nats
 
@@ -111,3 +114,31 @@ async def test_an_unrecorded_quota_is_called_so_and_not_unknown(bus: Bus, nats_s
     _, _, err = await makeway("replay", order.order_id, f"--nats-url={nats_server.url}", exits=1)
 
     assert f"{order.decision_id} was not recorded" in err
+
+
+async def test_without_the_rights_to_plan_again_the_pods_condition_is_told(
+    bus: Bus, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    """As for a user with the ClusterRole view, who may list all pods and no PriorityClasses."""
+    await bus.ensure_streams()
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+    pod = {
+        "metadata": {"namespace": "shop", "name": "web", "uid": "u"},
+        "spec": {},
+        "status": {"phase": "Pending", "conditions": [condition]},
+    }
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path.endswith("/pods/web"):
+            return web.json_response(pod)
+        if request.path.endswith("/selfsubjectaccessreviews"):
+            return web.json_response({"status": {"allowed": True}})
+        status = {"kind": "Status", "reason": "Forbidden", "message": "priorityclasses is forbidden"}
+        return web.json_response(status, status=403)
+
+    async with served(answer) as port:
+        where = f"--kubeconfig={kubeconfig(tmp_path, f'http://127.0.0.1:{port}')}"
+        _, out, err = await makeway("why", "shop/web", where, f"--nats-url={nats_server.url}", exits=0)
+
+    assert out == "shop/web is pending: Unschedulable: no room\n"
+    assert "unblock the pod is not known: no permission: priorityclasses is forbidden" in err

@@ -7,14 +7,13 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
-import typer
 
 from makeway.bus.client import Bus
 from makeway.bus.comparison import Comparison
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import EvictionOrder, Victim
 from makeway.cli.connect.objects import asked_of_each
-from makeway.cli.errors import needed
+from makeway.cli.errors import needed, tell
 from makeway.cli.history.comparisons import comparisons
 from makeway.cli.history.story import Story
 from makeway.cli.mode.brake import brake_seen
@@ -339,13 +338,19 @@ def _told(pod: Pod, beginning: str) -> str:
 
 
 async def _pending(bus: Bus, api: Api, settings: ConfigSettings, raw: bytes) -> Pending | None:
-    """Plan again; without what that needs, a note says so, and the rest of the answer stands."""
+    """Plan again; without the parts or the rights that it needs, a note says so, and the rest stands."""
     try:
         from makeway.cli.why.planning import planned_again  # noqa: PLC0415 - arrays, for pending pods alone
     except ModuleNotFoundError as error:
-        typer.echo(f"makeway: {needed(error, 'what would unblock a pod')}", err=True)
+        tell(needed(error, "what would unblock a pod"))
         return None
-    return await planned_again(bus, api, settings, raw)
+    try:
+        return await planned_again(bus, api, settings, raw)
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        tell(f"what would unblock the pod is not known: no permission: {error.message}")
+        return None
 
 
 async def _read_pod(api: Api, namespace: str, name: str) -> bytes | None:
