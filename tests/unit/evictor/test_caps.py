@@ -176,7 +176,10 @@ async def test_by_default_no_cap_holds_what_the_api_server_bears_out() -> None:
     await world.ends(make_order(*names), "succeeded")
 
     assert len(world.cluster.deletes()) == 100
-    assert world.evictor.parts.caps.describe(world.clock.now()).startswith("700 victims in the last minute")
+    assert world.evictor.parts.caps.describe(world.clock.now()) == (
+        "700 victims in the last minute, 700 in ten minutes; of quotas and unverified orders "
+        "600 of 500 allowed in a minute, 600 of 100 in ten"
+    )
 
 
 async def test_orders_that_are_borne_out_leave_a_quota_its_share() -> None:

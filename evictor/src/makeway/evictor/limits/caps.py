@@ -237,8 +237,8 @@ class Caps:
             held = self._unverified
             said += "of quotas and unverified orders "
         said += (
-            f"{held.minute.total(now)} of {rates.minute} and "
-            f"{held.ten_minutes.total(now)} of {rates.ten_minutes} allowed"
+            f"{held.minute.total(now)} of {rates.minute} allowed in a minute, "
+            f"{held.ten_minutes.total(now)} of {rates.ten_minutes} in ten"
         )
         return f"{said}; orders that wait: {len(self._line)}" if self._line else said
 
