@@ -87,7 +87,7 @@ async def test_as_text_a_preemption_is_a_line_in_flight_and_one_once_it_has_ende
         live, ended = [(await process.stdout.readline()).decode() for _ in range(2)]
 
     assert live[2] == live[5] == ended[2] == ended[5] == ":"
-    assert "  live " in live
+    assert "  in flight " in live
     assert live.split()[-1] == "left"
     assert "  succeeded" in ended
     assert max(len(live), len(ended)) <= 80

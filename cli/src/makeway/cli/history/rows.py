@@ -48,6 +48,14 @@ LINE: Final = (Column("TIME"), FOR, _VICTIMS, Column("RESULT"), Column("REASON")
 
 _SHOWN_VICTIMS: Final = 3
 
+_WORDS: Final = {
+    "live": "in flight",
+    NOT_CARRIED_OUT: "not carried out",
+    "notNeeded": "not needed",
+    "bestEffort": "best effort",
+}
+"""Results that are not shown by their names; the page has the same words."""
+
 
 @dataclass
 class _Case:
@@ -220,7 +228,7 @@ def _nodes(row: Row) -> str:
 
 
 def _result(row: Row) -> str:
-    result = "not carried out" if row.result == NOT_CARRIED_OUT else row.result
+    result = _WORDS.get(row.result, row.result)
     return f"{result} (x{row.times})" if row.times > 1 else result
 
 
