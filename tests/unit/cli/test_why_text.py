@@ -182,6 +182,9 @@ def test_of_many_victims_the_first_of_each_end_are_named_and_the_others_counted(
     assert len(named) == 21
     assert "/v70 " in named[-1]
     assert "  and 79 victims more: deleted" in lines
+    victims = tuple(replace(one, pdb_violating=one.name == "v3") for one in victims)
+    violating = [line for line in of_order(Story(order=replace(order, victims=victims))) if "a PDB" in line]
+    assert [line.partition(";")[2] for line in violating] == [" it violates a PDB; no outcome yet"]
 
 
 def test_an_order_that_made_room_is_not_called_in_vain() -> None:

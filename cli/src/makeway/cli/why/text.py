@@ -177,7 +177,8 @@ def _victims(story: Story, order: EvictionOrder) -> Iterator[str]:
         if alike[end] <= _VICTIMS:
             on = f" on {victim.node}" if order.members else ""
             who = f"{victim.namespace}/{victim.name}{on} (priority {victim.priority})"
-            yield f"  - {who}: {victim.rule}{closed_text(victim)}; {_became(story, victim)}"
+            rule = f"{victim.rule}{_violating(victim)}{closed_text(victim)}"
+            yield f"  - {who}: {rule}; {_became(story, victim)}"
     for end, count in alike.items():
         if count > _VICTIMS:
             yield f"  and {counted(count - _VICTIMS, 'victim')} more: {end}"
@@ -204,7 +205,7 @@ def of_decision(record: DecisionRecord, story: Story | None) -> Iterator[str]:
     for _, pods in units[:_VICTIMS]:
         on = f" on {pods[0].node}" if record.group_plan is not None else ""
         name = f"{names_of(pods)[0]}{on} (priority {pods[0].priority})"
-        yield f"  - {name}: {pods[0].rule}{closed_text(pods[0])}"
+        yield f"  - {name}: {pods[0].rule}{_violating(pods[0])}{closed_text(pods[0])}"
     if len(units) > _VICTIMS:
         yield f"  and {len(units) - _VICTIMS} more"
     if record.group_plan is not None:
