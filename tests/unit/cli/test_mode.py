@@ -89,6 +89,7 @@ async def test_a_policy_that_is_refused_is_not_changed_and_its_problems_are_told
             "mode", "observe", "--release", f"--kubeconfig={kubeconfig(tmp_path, url)}", exits=1
         )
 
+    assert "the policy is refused as it is stored, so nothing was changed: " in err
     assert "'on' is not allowed" in err
 
 

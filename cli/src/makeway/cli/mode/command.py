@@ -24,6 +24,7 @@ from makeway.cli.mode.components import COLUMNS, Confirmation, confirmation, in_
 from makeway.cli.mode.report import StoredState, lines, report_of
 from makeway.cli.output import Printer, TableOutputOption
 from makeway.cli.shared_options import seconds_given
+from makeway.core.config.document import ConfigError
 from makeway.core.k8s.times import api_time
 from makeway.core.policy.brake import CONFIGMAP as BRAKE
 from makeway.core.policy.brake import RELEASED, Brake
@@ -222,7 +223,10 @@ async def _policy(api: Api, installation: Installation, asked: _Asked, printer: 
             f"there is no ConfigMap {at}/{POLICY.configmap}, and {kept}: nothing was changed. Apply it again "
             "first, or give --force to be without its rules"
         )
-    before = parse_policy(now.data[KEY], f"{POLICY.configmap}/{KEY}") if KEY in now.data else Policy()
+    try:
+        before = parse_policy(now.data[KEY], f"{POLICY.configmap}/{KEY}") if KEY in now.data else Policy()
+    except ConfigError as error:
+        raise ValueError(f"the policy is refused as it is stored, so nothing was changed: {error}") from error
     after = parse_policy(_edited(now, asked), f"{POLICY.configmap}/{KEY}")
     if begins(before, after, namespace):
         if not (await installed_form(api, at)).evicts:
