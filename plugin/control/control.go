@@ -68,7 +68,7 @@ type Stream struct {
 		Last(ctx context.Context, stream, subject string) (message natsbus.Record, found bool, err error)
 	}
 	Subjects wire.Subjects
-	// Signatures says which control states count. It keeps one that no key verifies, and has it taken again when the keys change.
+	// Signatures says which control states count. It keeps one that no key verifies, or of a time to come, and has it taken again when the keys are read.
 	Signatures interface {
 		Verify(envelope *wire.Envelope, kind wire.SigningKind, subject string) error
 		SetAside(r natsbus.Record, err error)

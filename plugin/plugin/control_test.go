@@ -73,6 +73,20 @@ func TestAControlStateOfTheFarFutureDoesNotKeepOutTheNext(t *testing.T) {
 	}
 }
 
+func TestAControlStateIsTakenOnceTheClockIsNoLongerBehind(t *testing.T) {
+	w, _, _ := simple(t, setup{}, nil)
+	ahead := w.plugin.engine.clock.Now().Add(time.Hour + 300*time.Millisecond).UnixMilli()
+	w.tells(enforcing(ahead, nil), at(1))
+	if w.revision() != 0 {
+		t.Fatal("a revision more than an hour ahead counted")
+	}
+
+	w.eventually("it is in force", func() bool {
+		w.plugin.engine.store.Signatures.Renew(w.ctx, w.plugin.engine.control.Take)
+		return w.revision() == ahead
+	})
+}
+
 func TestTheLastGoodControlStateStaysWhereAnotherCannotBeUsed(t *testing.T) {
 	stream := at(1)
 	for name, tell := range map[string]func(*world){

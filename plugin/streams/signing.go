@@ -47,7 +47,7 @@ type Signatures struct {
 	public  atomic.Pointer[wire.PublicKeys] // nil: not read yet
 	trouble atomic.Pointer[string]          // what is wrong with the keys
 	failed  atomic.Int64
-	refused atomic.Pointer[natsbus.Record] // the last control state, where no key verified it
+	refused atomic.Pointer[natsbus.Record] // the last control state, where no key verified it, or it is of a time to come
 }
 
 // NewSignatures makes what verifies by a mode, with the public keys of a ConfigMap.
@@ -150,9 +150,10 @@ func (s *Signatures) Read(ctx context.Context) {
 	}
 }
 
-// SetAside keeps a control state that was refused for its signature, until the keys are read again.
+// SetAside keeps a control state that was refused for its signature, or for its time by this clock, until the keys are read again.
 func (s *Signatures) SetAside(r natsbus.Record, err error) {
-	if unverified(err) {
+	var misplaced *wire.MisplacedError
+	if unverified(err) || errors.As(err, &misplaced) && misplaced.Reason == wire.ReasonFutureRevision {
 		s.refused.Store(&r)
 	}
 }

@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -43,10 +43,14 @@ class Following:
     subjects: Subjects = field(default_factory=Subjects)
     signatures: Signatures = field(default_factory=Signatures)
 
-    async def follow(self, stream: str, **_: Any) -> AsyncIterator[Message]:
+    async def follow(
+        self, stream: str, *, at_end: Callable[[float], None], **_: Any
+    ) -> AsyncIterator[Message]:
         for message in self.messages:
             await asyncio.sleep(0)
             yield message
+            for _again in range(3):
+                at_end(0.0)
 
 
 def said(revision: int, mode: Mode = "enforce", cluster_uid: str = CLUSTER) -> bytes:
@@ -64,11 +68,14 @@ async def after(*messages: bytes) -> tuple[ModeGuard, CollectorRegistry]:
     return await following(*stream)
 
 
-async def following(*stream: Message) -> tuple[ModeGuard, CollectorRegistry]:
+async def following(*stream: Message, clock: Sequence[datetime] = ()) -> tuple[ModeGuard, CollectorRegistry]:
     guard, registry = ModeGuard("enforce"), CollectorRegistry()
+    times = iter(clock)
     bus = cast("Bus", Following([*stream]))
     metrics = EvictorMetrics(registry)
-    await keep_to_control(bus, CLUSTER, guard, metrics, caught_up=asyncio.Event(), now=lambda: NOW)
+    await keep_to_control(
+        bus, CLUSTER, guard, metrics, caught_up=asyncio.Event(), now=lambda: next(times, NOW)
+    )
     return guard, registry
 
 
@@ -93,6 +100,16 @@ async def test_a_state_of_the_far_future_switches_nothing_off_and_the_next_is_ta
 
     guard, _ = await after(said(NOW_MS), said(2**63 - 1, "off"), said(NOW_MS + 1, "observe"))
     assert guard.mode("any") == "observe"
+
+
+async def test_a_state_is_taken_once_the_clock_is_no_longer_behind() -> None:
+    behind = NOW - timedelta(hours=2)
+
+    guard, registry = await following(Message(said(NOW_MS, "observe")), clock=(behind, behind))
+
+    assert guard.mode("any") == "observe"
+    refused = registry.get_sample_value("makeway_evictor_control_states_total", {"result": "refused"})
+    assert refused == 1
 
 
 async def test_a_state_of_another_cluster_changes_nothing() -> None:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import structlog
 
@@ -18,6 +18,11 @@ from makeway.bus.client import Bus
 from makeway.bus.control import ControlState
 from makeway.bus.errors import Malformed
 from makeway.bus.messages import Outcome, StreamPosition
+from makeway.bus.nats.jetstream import StoredMessage
+from makeway.bus.signing.signatures import FAILURES
+
+_PASSING: Final = FAILURES | {"future-revision"}
+"""Reasons that speak of this process's keys or clock as much as of the message."""
 
 _log = structlog.get_logger()
 
@@ -62,25 +67,39 @@ async def follow_control(
 
     In that order a planner puts one only if it has read the one before. One that is older than the one taken
     last is a copy. Only a stream that was made anew begins at a lower sequence, and may go on with a lower
-    revision. `refused`: called for each that is not taken.
+    revision. `refused`: called for each that is not taken. The last one, where keys that are read later or a
+    clock that is set right may bear it out, is tried again whenever there is none behind it: the planner says
+    nothing twice.
     """
     sequence = revision = 0
+    waiting: StoredMessage | None = None
     stream = bus.subjects.control_stream
-    async for message in bus.follow(stream, caught_up=caught_up):
+
+    def consider(message: StoredMessage) -> None:
+        nonlocal sequence, revision, waiting
+        again, waiting = message is waiting, None
         try:
             state = bus.signatures.control(message.data, message.subject, now())
         except Malformed as error:
             why: str = error.reason
+            waiting = message if why in _PASSING else None
         else:
             why = "" if state.cluster_uid == cluster_uid else "other-cluster"
             if not why and message.sequence > sequence and state.revision < revision:
                 why = "old-revision"
-        if why:
+        if not why:
+            sequence, revision = message.sequence, state.revision
+            take(state)
+        elif not again:
             refused()
             _log.warning("message_malformed", source="control", sequence=message.sequence, reason=why)
-            continue
-        sequence, revision = message.sequence, state.revision
-        take(state)
+
+    def try_again(_: float) -> None:
+        if waiting is not None:
+            consider(waiting)
+
+    async for message in bus.follow(stream, caught_up=caught_up, at_end=try_again):
+        consider(message)
 
 
 async def follow_outcomes(
