@@ -12,9 +12,10 @@ from playwright.sync_api import Browser, Page, expect
 from browser.conftest import opened
 from builders_bus import make_order, make_preemptor, make_victim
 from makeway.bus.decisions import DecisionRecord
-from makeway.bus.messages import ClosedDomain, EvictionOrder
+from makeway.bus.messages import ClosedDomain, EvictionOrder, Void
 from makeway.cli.history.story import Story
 from makeway.cli.why.explanation import Explanation
+from makeway.core.k8s.objects import PodCondition
 from makeway.dev.samples import MESSAGES
 from makeway.ui.edge.app import VIEWS
 from ui_page import MadeUpPage
@@ -171,6 +172,30 @@ def test_orders_and_decisions_for_a_group_name_it_and_what_victims_close(page: P
     expect(made).to_contain_text("keeps example.com/rack=r1 closed to the group")
     expect(last).to_contain_text("group shop/train priority 1000")
     expect(last).to_contain_text("room for 2 members of 3")
+
+
+def test_the_story_of_a_pending_pod_says_what_its_order_waits_for(page: Page, address: str) -> None:
+    order = MESSAGES["order.full"]
+    assert isinstance(order, EvictionOrder)
+    found = Explanation(
+        state="pending",
+        namespace="shop",
+        name="waiting-1",
+        made_room=(Story(order=replace(order, void=Void(reason="nodeFull", message="others took it"))),),
+        waits_for=PodCondition(type="x", status="True", reason="OverCaps", message="until 12:00"),
+        leaving=2,
+        brake="the brake is set everywhere",
+    )
+    told = msgspec.json.encode(found).decode()
+    page.route("**/api/story*", lambda route: route.fulfill(body=told, content_type="application/json"))
+
+    page.goto(f"{address}/story?what=shop/waiting-1")
+
+    made, waits = page.locator("section.card").nth(0), page.locator("section.card").nth(1)
+    expect(made).to_contain_text("never: it was not stored")
+    expect(made).to_contain_text("Node full: others took it")
+    for text in ("OverCaps: until 12:00", "2 evicted pods to leave", "the brake is set everywhere"):
+        expect(waits).to_contain_text(text)
 
 
 def test_everything_can_be_reached_by_keyboard_and_the_focus_is_seen(page: Page) -> None:

@@ -71,8 +71,8 @@ function order({ order: one, outcome, decision: decided }, mine, heading) {
       ['For', whom(one) || `queue ${one.queue}, whose maximum was lowered`],
       ['On', one.node ? h('a', { href: link('/cluster', { node: one.node }) }, one.node) : (one.members || []).length ? `${counted(new Set(one.members.map((member) => member.node)).size, 'node')}, for ${counted(one.members.length, 'member')}` : null],
       ['Ordered', whole(one.createdAt)],
-      ['Ended', outcome ? [result(outcome.result), ` ${whole(outcome.finishedAt)}`] : 'no outcome yet'],
-      ['Because', outcome && outcome.result !== 'succeeded' ? outcome.message || outcome.reason : null],
+      ['Ended', outcome ? [result(outcome.result), ` ${whole(outcome.finishedAt)}`] : one.void ? 'never: it was not stored' : 'no outcome yet'],
+      ['Because', one.void ? `${spaced(one.void.reason)}: ${one.void.message}` : outcome && outcome.result !== 'succeeded' ? outcome.message || outcome.reason : null],
       ['Rolled back', outcome?.rollback ? `nomination ${outcome.rollback.nominationReverted ? 'reverted' : 'left as it was'}, ${counted((outcome.rollback.conditionsCleared || []).length, 'condition')} cleared` : null],
       ['Awaits', (one.awaited || []).length ? counted(one.awaited.length, 'pod') + ' that leave anyway' : null],
       ['Budgets', one.pdbViolations ? counted(one.pdbViolations, 'violation') : null],
@@ -121,8 +121,12 @@ function byOther(one, heading) {
     facts([
       ['By', one.preemptor.schedulerName], ['For', pod(one.preemptor)], ['On', theirs?.node], ['At', whole(one.plannedAt)],
       ['Took', (theirs?.victims || []).map((victim) => `${victim.namespace}/${victim.name}`).slice(0, 10).join(', ')],
-      ['makeway', one.refusal ? `would have refused: ${one.refusal.message}` : one.makeway ? `would have taken ${(one.makeway.victims || []).map((victim) => `${victim.namespace}/${victim.name}`).slice(0, 10).join(', ')} on ${one.makeway.node}: ${one.result}` : null],
+      ['makeway', one.refusal ? `would have refused: ${one.refusal.message}` : one.makeway ? `would have taken ${(one.makeway.victims || []).map((victim) => `${victim.namespace}/${victim.name}`).slice(0, 10).join(', ') || 'no pod'} on ${one.makeway.node}: ${one.result}` : null],
     ]));
+}
+
+function said(condition) {
+  return condition ? `${condition.reason}: ${condition.message || ''}` : null;
 }
 
 function pendingPart(story, signal) {
@@ -134,6 +138,9 @@ function pendingPart(story, signal) {
   });
   return h('section', { class: 'card' },
     h('h3', null, 'Why it is pending'),
-    facts([['Held', story.held ? `${story.held.reason}: ${story.held.message || ''}` : null], ['Delayed', story.delayed], ['No plan', story.unplanned], ['Scheduler says', story.condition], ['Group', story.group]]),
+    facts([
+      ['Held', said(story.held)], ['Its order waits', said(story.waitsFor)],
+      ['Waits for', story.leaving ? `${counted(story.leaving, 'evicted pod')} to leave` : null], ['Brake', story.brake],
+      ['Delayed', story.delayed], ['No plan', story.unplanned], ['Scheduler says', story.condition], ['Group', story.group]]),
     content);
 }
