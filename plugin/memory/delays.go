@@ -3,49 +3,28 @@ package memory
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	"k8s.io/apimachinery/pkg/types"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/utils/lru"
 )
 
-// Delays remembers since when pods of delayed classes are unschedulable. Bounded: beyond maxRefused pods, their
-// conditions alone say it. Safe for concurrent use.
-type Delays struct {
-	mu    sync.Mutex
-	since map[types.UID]time.Time
-}
+// Delays remembers since when pods of delayed classes are unschedulable. Bounded: where more than maxRefused were asked about lately, the
+// conditions of the others say it. Safe for concurrent use.
+type Delays struct{ *lru.Cache }
 
-func newDelays() *Delays { return &Delays{since: map[types.UID]time.Time{}} }
+func newDelays() Delays { return Delays{lru.New(maxRefused)} }
 
 // Of is since when a pod that no node fits now is unschedulable.
-func (d *Delays) Of(pod *v1.Pod, now time.Time) time.Time {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	since, known := d.since[pod.UID]
-	if !known {
-		since = unschedulableSince(pod, now)
-		if len(d.since) < maxRefused {
-			d.since[pod.UID] = since
-		}
+func (d Delays) Of(pod *v1.Pod, now time.Time) time.Time {
+	if known, ok := d.Get(pod.UID); ok {
+		return known.(time.Time)
 	}
+	since := unschedulableSince(pod, now)
+	d.Add(pod.UID, since)
 	return since
-}
-
-// Count is how many pods are remembered.
-func (d *Delays) Count() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.since)
-}
-
-func (d *Delays) forget(uid types.UID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.since, uid)
 }
 
 // PreemptionDelay is an annotation of a PriorityClass: so long its pods are pending before they preempt; a Go duration.

@@ -27,15 +27,15 @@ func TestTheFirstFailureOfAPodThatWasHeldIsRemembered(t *testing.T) {
 
 func TestPodsBeyondTheBoundGoByTheirConditions(t *testing.T) {
 	now, d := time.Now(), newDelays()
-	for i := range maxRefused + 10 {
+	for i := range maxRefused + 1 {
 		d.Of(st.MakePod().UID(fmt.Sprint(i)).Obj(), now)
 	}
 
-	late := st.MakePod().UID("late").Obj()
-	late.Status.Conditions = []v1.PodCondition{unschedulable(now.Add(-time.Hour), v1.PodReasonUnschedulable)}
+	forgotten := st.MakePod().UID("0").Obj()
+	forgotten.Status.Conditions = []v1.PodCondition{unschedulable(now.Add(-time.Hour), v1.PodReasonUnschedulable)}
 
-	if since := d.Of(late, now); len(d.since) != maxRefused || now.Sub(since) != time.Hour {
-		t.Errorf("%d remembered, since %v", len(d.since), since)
+	if since := d.Of(forgotten, now); d.Len() != maxRefused || now.Sub(since) != time.Hour {
+		t.Errorf("%d remembered, since %v", d.Len(), since)
 	}
 }
 

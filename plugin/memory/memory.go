@@ -16,7 +16,7 @@ import (
 // Memory is what earlier attempts of preemptors have left behind. Safe for concurrent use.
 type Memory struct {
 	Retries *Retries
-	Delays  *Delays // of PriorityClasses
+	Delays  Delays // of PriorityClasses
 	// Reverted has the node of each preemptor, by UID, whose nomination was deleted in memory and may still be in the API: after an order
 	// that was never stored, or that no evictor has taken back. The next cycle of the pod has the scheduler clear it there, by its own way
 	// of writing. Bounded by the pods that are pending.
@@ -32,5 +32,5 @@ func New(clock clock.PassiveClock, find func(wire.PodRef) *v1.Pod) *Memory {
 func (m *Memory) Forget(uid types.UID) {
 	m.Retries.Forget(uid)
 	m.Reverted.Delete(uid)
-	m.Delays.forget(uid)
+	m.Delays.Remove(uid)
 }

@@ -135,7 +135,7 @@ func TestAPodThatIsGoneIsNotRememberedAsDelayed(t *testing.T) {
 
 	w.delete(p)
 
-	w.eventually("it is forgotten", func() bool { return w.plugin.engine.memory.Delays.Count() == 0 })
+	w.eventually("it is forgotten", func() bool { return w.plugin.engine.memory.Delays.Len() == 0 })
 }
 
 func TestPodsWaitForPriorityClassesToBeReadForAWhile(t *testing.T) {
