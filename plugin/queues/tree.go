@@ -8,12 +8,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	resourcehelper "k8s.io/component-helpers/resource"
-	"k8s.io/kubernetes/pkg/features"
-	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -188,29 +184,16 @@ func askedQueue(pod *v1.Pod) string {
 	return ""
 }
 
-// requestsOf is what a pod asks of a node as kube-scheduler counts it: for a pod that has a node as
-// NodeInfo does, with what an in-place resize has allocated; for one that looks for a node as
-// NodeResourcesFit does. Zero amounts are left out; the rest come by name.
+// requestsOf is what a pod asks of a node as kube-scheduler counts it in NodeInfo, with what an in-place resize has allocated.
+// Zero amounts are left out; the rest come by name.
 func requestsOf(pod *v1.Pod) []amount {
-	placed := pod.Spec.NodeName != ""
-	gates := utilfeature.DefaultFeatureGate
-	options := resourcehelper.PodResourcesOptions{
-		UseStatusResources: placed && gates.Enabled(features.InPlacePodVerticalScaling),
-		InPlacePodLevelResourcesVerticalScalingEnabled: placed && gates.Enabled(features.InPlacePodLevelResourcesVerticalScaling),
-		SkipPodLevelResources:                          !gates.Enabled(features.PodLevelResources),
+	asked := (&framework.PodInfo{Pod: pod}).CalculateResource().Resource
+	values := map[v1.ResourceName]int64{
+		v1.ResourcePods: 1, v1.ResourceCPU: asked.GetMilliCPU(), v1.ResourceMemory: asked.GetMemory(), v1.ResourceEphemeralStorage: asked.GetEphemeralStorage(),
 	}
-	minor.CountDevices(&options, gates)
-	list := resourcehelper.PodRequests(pod, options)
-	amounts := make([]amount, 0, len(list)+1)
-	amounts = append(amounts, amount{resource: string(v1.ResourcePods), value: 1})
-	for name, quantity := range list {
-		value := int64(0)
-		switch {
-		case name == v1.ResourceCPU:
-			value = quantity.MilliValue()
-		case name == v1.ResourceMemory, name == v1.ResourceEphemeralStorage, schedutil.IsScalarResourceName(name):
-			value = quantity.Value()
-		}
+	maps.Copy(values, asked.GetScalarResources())
+	amounts := make([]amount, 0, len(values))
+	for name, value := range values {
 		if value > 0 {
 			amounts = append(amounts, amount{resource: string(name), value: min(value, mostOfOnePod)})
 		}

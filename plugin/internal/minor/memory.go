@@ -6,11 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/component-base/featuregate"
-	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/features"
 )
 
 // PreemptWaiting stops a pod that waits at Permit, and reports whether it did. The pod is tried again at once: a
@@ -35,8 +32,3 @@ func Recorder(handle fwk.Handle, logger klog.Logger) events.EventRecorder {
 
 // InGroup reports whether a pod is a member of a pod group.
 func InGroup(pod *v1.Pod) bool { return pod.Spec.SchedulingGroup != nil }
-
-// CountDevices lets requests of a pod count what its devices take of the node, where the gate for that is on.
-func CountDevices(options *resourcehelper.PodResourcesOptions, gates featuregate.FeatureGate) {
-	options.UseDRANodeAllocatableResourceClaimStatus = gates.Enabled(features.DRANodeAllocatableResources)
-}

@@ -6,8 +6,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/component-base/featuregate"
-	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 )
@@ -30,6 +28,3 @@ func Recorder(handle fwk.Handle, _ klog.Logger) events.EventRecorder { return ha
 
 // InGroup reports whether a pod is a member of a pod group.
 func InGroup(pod *v1.Pod) bool { return pod.Spec.WorkloadRef != nil }
-
-// CountDevices changes nothing: what devices take of a node is not counted in this version.
-func CountDevices(*resourcehelper.PodResourcesOptions, featuregate.FeatureGate) {}
