@@ -29,6 +29,8 @@ var (
 	ErrNoResponders = errors.New("no responders")
 	// ErrNoStream: there is no stream of this name.
 	ErrNoStream = errors.New("no such stream")
+
+	errNotConnected = fmt.Errorf("%w: not connected to NATS", ErrNotSent)
 )
 
 // Record is one stored message.
@@ -121,22 +123,50 @@ func Connect(ctx context.Context, options Options) *Bus {
 // Denied is what NATS denied this process's login within the last minute; empty where it denied nothing.
 func (b *Bus) Denied() string { return b.denials.lately() }
 
-// Request asks and waits for one answer, until the context ends. ErrNoResponders and ErrNotSent come at once. The
-// client may wait, whatever the context says: for its lock while it reconnects, or for a
-// full socket. So it is called in a goroutine, which may outlast the request. These are few: where the connection does not
-// stand none is started, and each one that outlasts its request is a failure, after a few of which the breaker keeps
-// further ones seconds apart.
+// Request asks and waits for one answer, until the context ends. ErrNoResponders and ErrNotSent come at once.
 func (b *Bus) Request(ctx context.Context, subject string, data []byte) ([]byte, error) {
-	nc := b.requests.Load()
-	if nc == nil {
-		return nil, fmt.Errorf("%w: not connected to NATS", ErrNotSent)
-	}
 	defer b.poller.begin(ctx)()
+	return exchange(ctx, b.requests.Load(), func(ctx context.Context, nc *nats.Conn) (*nats.Msg, error) {
+		return nc.RequestMsgWithContext(ctx, messageOf(ctx, subject, data))
+	})
+}
+
+// Ask is Request for what no scheduling cycle waits for. It calls written once the client has taken the question.
+func (b *Bus) Ask(ctx context.Context, subject string, data []byte, written func()) ([]byte, error) {
+	var nc *nats.Conn
+	if c := b.conn.Load(); c != nil {
+		nc = c.nc
+	}
+	return exchange(ctx, nc, func(ctx context.Context, nc *nats.Conn) (*nats.Msg, error) {
+		question := messageOf(ctx, subject, data)
+		question.Reply = nc.NewRespInbox()
+		answers, err := nc.SubscribeSync(question.Reply)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
+		}
+		defer func() { _ = answers.Unsubscribe() }() // the connection may be gone
+		if err := nc.PublishMsg(question); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
+		}
+		written()
+		return answers.NextMsgWithContext(ctx)
+	})
+}
+
+// exchange asks on a connection, nil where there is none, and returns the answer. The
+// client may wait, whatever the context says: for its lock while it reconnects, or for a
+// full socket. So it is called in a goroutine, which may outlast the exchange. These are few: where the connection does not
+// stand none is started, and each one that outlasts its exchange is a failure, after a few of which the breaker keeps
+// further ones seconds apart.
+func exchange(ctx context.Context, nc *nats.Conn, ask func(context.Context, *nats.Conn) (*nats.Msg, error)) ([]byte, error) {
+	if nc == nil {
+		return nil, errNotConnected
+	}
 	var reply *nats.Msg
 	var err error
 	answered := make(chan struct{}) // closed once these are set
 	goroutines.GoRecovered(ctx, "post_filter", func(ctx context.Context) {
-		reply, err = nc.RequestMsgWithContext(ctx, messageOf(ctx, subject, data))
+		reply, err = ask(ctx, nc)
 		close(answered)
 	})
 	select {
@@ -149,33 +179,6 @@ func (b *Bus) Request(ctx context.Context, subject string, data []byte) ([]byte,
 		return nil, ErrNoResponders
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrMaxPayload):
 		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
-	case err != nil:
-		return nil, err
-	}
-	return reply.Data, nil
-}
-
-// Ask is Request for what no scheduling cycle waits for. It calls written once the client has taken the question.
-func (b *Bus) Ask(ctx context.Context, subject string, data []byte, written func()) ([]byte, error) {
-	c := b.conn.Load()
-	if c == nil {
-		return nil, fmt.Errorf("%w: not connected to NATS", ErrNotSent)
-	}
-	question := messageOf(ctx, subject, data)
-	question.Reply = c.nc.NewRespInbox()
-	answers, err := c.nc.SubscribeSync(question.Reply)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
-	}
-	defer func() { _ = answers.Unsubscribe() }() // the connection may be gone
-	if err := c.nc.PublishMsg(question); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
-	}
-	written()
-	reply, err := answers.NextMsgWithContext(ctx)
-	switch {
-	case errors.Is(err, nats.ErrNoResponders):
-		return nil, ErrNoResponders
 	case err != nil:
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 func (b *Bus) Last(ctx context.Context, stream, subject string) (message Record, found bool, err error) {
 	c := b.conn.Load()
 	if c == nil {
-		return Record{}, false, fmt.Errorf("%w: not connected to NATS", ErrNotSent)
+		return Record{}, false, errNotConnected
 	}
 	handle, err := c.js.Stream(ctx, stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -41,7 +41,7 @@ func (b *Bus) Last(ctx context.Context, stream, subject string) (message Record,
 func (b *Bus) NextEpoch(ctx context.Context, bucket, key string) (int64, error) {
 	c := b.conn.Load()
 	if c == nil {
-		return 0, fmt.Errorf("%w: not connected to NATS", ErrNotSent)
+		return 0, errNotConnected
 	}
 	kv, err := c.js.KeyValue(ctx, bucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {

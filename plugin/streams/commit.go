@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -37,13 +38,13 @@ type Committer struct {
 	Clock clock.PassiveClock
 
 	mu     sync.Mutex
-	asking map[string]chan *wire.CommitReply // by order
-	last   map[string]uint64                 // by subject, the sequence of its last message as far as it was read
+	asking map[string]func(*wire.CommitReply) // by order: what takes its answer
+	last   map[string]uint64                  // by subject, the sequence of its last message as far as it was read
 }
 
 // NewCommitter makes one that has asked nothing.
 func NewCommitter(bus Bus, clock clock.PassiveClock) *Committer {
-	return &Committer{Bus: bus, Clock: clock, asking: map[string]chan *wire.CommitReply{}, last: map[string]uint64{}}
+	return &Committer{Bus: bus, Clock: clock, asking: map[string]func(*wire.CommitReply){}, last: map[string]uint64{}}
 }
 
 // Read notes a message of a subject, which the next order there is stored behind.
@@ -75,11 +76,8 @@ func (c *Committer) Heard(order *wire.EvictionOrder) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if asking, ok := c.asking[order.OrderID]; ok {
-		select {
-		case asking <- reply:
-		default: // it is answered
-		}
+	if take := c.asking[order.OrderID]; take != nil {
+		take(reply)
 	}
 }
 
@@ -88,9 +86,14 @@ func (c *Committer) Heard(order *wire.EvictionOrder) {
 // error ends it, and written once one is on its way. An error that wraps natsbus.ErrNotSent or ErrNoResponders says that no question was
 // delivered.
 func (c *Committer) Ask(ctx context.Context, subject, question string, commit *wire.CommitRequest, begin func() error, written func()) (*wire.CommitReply, error) {
-	heard := make(chan *wire.CommitReply, 1)
+	asking, answered := context.WithCancel(ctx)
+	defer answered()
+	var heard atomic.Pointer[wire.CommitReply]
 	c.mu.Lock()
-	c.asking[commit.OrderID] = heard
+	c.asking[commit.OrderID] = func(reply *wire.CommitReply) {
+		heard.Store(reply)
+		answered()
+	}
 	c.mu.Unlock()
 	commit.After = int64(c.After(subject))
 	defer func() {
@@ -109,62 +112,44 @@ func (c *Committer) Ask(ctx context.Context, subject, question string, commit *w
 		return nil, err
 	}
 	until := commit.StoreBy.Add(orders.AnsweredWithin)
-	delivered := false
-	for {
+	for delivered := false; heard.Load() == nil; delivered = true {
 		left := until.Sub(c.Clock.Now())
 		if left <= 0 {
 			return nil, Unstored(ErrUnanswered)
 		}
-		reply, err := c.once(ctx, question, commit.OrderID, data, min(left, commitTimeout), heard, written)
+		reply, err := c.once(asking, question, commit.OrderID, data, min(left, commitTimeout), written)
 		switch {
 		case err == nil:
 			return reply, nil
+		case heard.Load() != nil: // which has ended the waiting
+			continue
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case !delivered && (errors.Is(err, natsbus.ErrNotSent) || errors.Is(err, natsbus.ErrNoResponders)):
 			return nil, Unstored(err)
 		}
-		delivered = true
 		klog.FromContext(ctx).Info("commit_not_answered", "order_id", commit.OrderID, "reason", err.Error())
-		select {
-		case reply := <-heard:
-			return reply, nil
-		default:
-			goroutines.Sleep(ctx, min(left, commitAgain))
-		}
+		goroutines.Sleep(asking, min(left, commitAgain))
 	}
+	return heard.Load(), nil
 }
 
 // once asks one time.
-func (c *Committer) once(ctx context.Context, question, orderID string, data []byte, timeout time.Duration, heard <-chan *wire.CommitReply, written func()) (*wire.CommitReply, error) {
+func (c *Committer) once(ctx context.Context, question, orderID string, data []byte, timeout time.Duration, written func()) (*wire.CommitReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	type answer struct {
-		reply *wire.CommitReply
-		err   error
+	raw, err := c.Bus.Ask(ctx, question, data, written)
+	if err != nil {
+		return nil, err
 	}
-	answered := make(chan answer, 1)
-	goroutines.GoRecovered(ctx, "commit", func(ctx context.Context) {
-		raw, err := c.Bus.Ask(ctx, question, data, written)
-		if err != nil {
-			answered <- answer{err: err}
-			return
-		}
-		reply, err := wire.DecodeVersioned[wire.CommitReply](raw)
-		if err == nil && reply.OrderID != orderID {
-			err = fmt.Errorf("an answer to %q", reply.OrderID)
-		}
-		if err == nil && (reply.Order == nil) == (reply.Void == nil) {
-			err = errors.New("an answer with neither an order nor a void of it, or with both")
-		}
-		answered <- answer{reply, err}
-	})
-	select {
-	case reply := <-heard:
-		return reply, nil
-	case got := <-answered:
-		return got.reply, got.err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("no answer within %s", timeout)
+	reply, err := wire.DecodeVersioned[wire.CommitReply](raw)
+	switch {
+	case err != nil:
+		return nil, err
+	case reply.OrderID != orderID:
+		return nil, fmt.Errorf("an answer to %q", reply.OrderID)
+	case (reply.Order == nil) == (reply.Void == nil):
+		return nil, errors.New("an answer with neither an order nor a void of it, or with both")
 	}
+	return reply, nil
 }
