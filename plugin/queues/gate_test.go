@@ -493,7 +493,7 @@ func TestUntilTheLimitsAreKnownNothingPassesAndThenWhatFits(t *testing.T) {
 	if got := w.activated(); !slices.Equal(got, []string{"p"}) {
 		t.Errorf("activated %v", got)
 	}
-	if held, ok := w.gate.heldPodOf("q"); !ok || held.reason != reasonQueueFull || held.message != "queue root: cpu 90m of 100m used, 30m asked" {
+	if held, ok := w.heldPod("q"); !ok || held.message != "queue root: cpu 90m of 100m used, 30m asked" {
 		t.Errorf("held %t, %q", ok, held.message)
 	}
 	if !w.enters(in("", "p", 0, 30).Obj()) || w.rejected(in("", "q", 0, 30).Obj()).reason != rejectedFull || len(w.activated()) != 0 {

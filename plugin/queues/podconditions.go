@@ -19,7 +19,6 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
-	"makeway.dev/makeway/plugin/wire"
 )
 
 // Reasons of the condition PodScheduled of a pod that its queue holds. Cluster autoscalers add nodes for pods whose
@@ -51,35 +50,35 @@ const (
 	restShare      = 2
 )
 
-// dueConditions are the waiting pods whose condition is to be checked now, since their queue holds them: those that look like a lack of nodes,
-// and the others; each in the order in which they are due. O(waiting · log of those due).
-func (g *Gate) dueConditions() (urgent, others []types.UID) {
-	type due struct {
-		uid types.UID
-		at  time.Time
-	}
-	var those [2][]due
+// takeConditions returns copies of the waiting pods whose condition is to be checked now, since their queue holds them, a batch at most:
+// those that look like a lack of nodes first, though not all of a batch, each kind in the order in which they are due. any: some were due.
+// O(waiting · log of those due).
+func (g *Gate) takeConditions() (held []waitingPod, any bool) {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	now := g.clock.Now()
+	var urgent, others []*waitingPod
 	for _, w := range g.waiting.line {
-		one := due{types.UID(w.pod.UID), w.conditionAt}
 		switch {
-		case one.at.IsZero() || now.Before(one.at):
+		case w.conditionAt.IsZero() || now.Before(w.conditionAt):
 		case w.unschedulable:
-			those[0] = append(those[0], one)
+			urgent = append(urgent, w)
 		default:
-			those[1] = append(those[1], one)
+			others = append(others, w)
 		}
 	}
-	g.mu.Unlock()
-	inOrder := func(those []due) (uids []types.UID) {
-		slices.SortStableFunc(those, func(a, b due) int { return a.at.Compare(b.at) })
-		for _, one := range those {
-			uids = append(uids, one.uid)
+	take := func(due []*waitingPod, most int) {
+		slices.SortStableFunc(due, func(a, b *waitingPod) int { return a.conditionAt.Compare(b.conditionAt) })
+		for _, w := range due[:min(len(due), most)] {
+			w.conditionAt = time.Time{}
+			if w.held && !w.promised {
+				held = append(held, *w)
+			}
 		}
-		return uids
 	}
-	return inOrder(those[0]), inOrder(those[1])
+	take(urgent, conditionBatch-restShare)
+	take(others, conditionBatch-len(held))
+	return held, len(urgent)+len(others) > 0
 }
 
 // checkConditionIn has a waiting pod's condition checked again after a while.
@@ -97,41 +96,19 @@ func looksUnschedulable(pod *v1.Pod) bool {
 	return condition != nil && condition.Reason == v1.PodReasonUnschedulable
 }
 
-// heldPod is a pod that its queue holds, and why.
-type heldPod struct {
-	pod     wire.PodRef
-	reason  string
-	about   string // what a message begins with that says so
-	message string
-}
-
-// heldPodOf is the pod where its queue holds it, whose condition is checked now.
-func (g *Gate) heldPodOf(uid types.UID) (held heldPod, ok bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	w := g.waiting.pods[uid]
-	if w != nil {
-		w.conditionAt = time.Time{}
-	}
-	if w == nil || !w.held || w.promised {
-		return heldPod{}, false
-	}
-	held = heldPod{pod: w.pod, reason: reasonQueueFull, about: w.about, message: w.message}
-	if w.about == unknownLimits {
-		held.reason = reasonLimitsUnknown
-	}
-	return held, true
-}
-
 // condition is what a held pod's condition is to be; nil where it says so already. What a scheduling cycle has
 // written of the same queue is kept, since it says more.
-func (h heldPod) condition(pod *v1.Pod, now time.Time) *v1.PodCondition {
+func (w *waitingPod) condition(pod *v1.Pod, now time.Time) *v1.PodCondition {
+	reason := reasonQueueFull
+	if w.about == unknownLimits {
+		reason = reasonLimitsUnknown
+	}
 	_, is := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
 	condition := &v1.PodCondition{
 		Type:               v1.PodScheduled,
 		Status:             v1.ConditionFalse,
-		Reason:             h.reason,
-		Message:            h.message,
+		Reason:             reason,
+		Message:            w.message,
 		LastTransitionTime: metav1.NewTime(now),
 		ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(&pod.Status, pod.Generation, v1.PodScheduled),
 	}
@@ -141,7 +118,7 @@ func (h heldPod) condition(pod *v1.Pod, now time.Time) *v1.PodCondition {
 	if is.Status == condition.Status {
 		condition.LastTransitionTime = is.LastTransitionTime
 	}
-	if strings.Contains(is.Message, h.about) {
+	if strings.Contains(is.Message, w.about) {
 		condition.Message = is.Message
 	}
 	if is.Reason == condition.Reason && is.Message == condition.Message {
@@ -158,30 +135,14 @@ func (s *scheduler) runConditionUpdates(ctx context.Context) {
 			goroutines.Sleep(ctx, standbyPause) // a standby's queue is not what its leader sees
 			continue
 		}
-		if !s.updateConditions(ctx, client) {
+		held, any := s.gate.takeConditions()
+		for i := range held {
+			s.updateCondition(ctx, client, &held[i])
+		}
+		if !any {
 			goroutines.Sleep(ctx, conditionSettle)
 		}
 	}
-}
-
-// updateConditions checks the conditions that are due until a batch of them was written, and reports whether any was due. Those that look
-// like a lack of nodes come first, but keep not all of a batch from the others.
-func (s *scheduler) updateConditions(ctx context.Context, client kubernetes.Interface) (due bool) {
-	urgent, others := s.gate.dueConditions()
-	written := 0
-	update := func(uids []types.UID, most int) {
-		for _, uid := range uids {
-			if written >= most {
-				return
-			}
-			if s.updateCondition(ctx, client, uid) {
-				written++
-			}
-		}
-	}
-	update(urgent, conditionBatch-restShare)
-	update(others, conditionBatch)
-	return len(urgent)+len(others) > 0
 }
 
 // conditionClient is a client whose rate is its own.
@@ -201,17 +162,14 @@ func conditionClient(handle fwk.Handle) kubernetes.Interface {
 
 // updateCondition writes one pod's condition, where its queue holds it still and the condition does not say so, and ends a
 // nomination that no order stands behind: the scheduler would keep room on that node for a pod that may not come. An
-// Event says the same as the condition where no scheduling cycle has written one. It reports whether it asked the API server.
-func (s *scheduler) updateCondition(ctx context.Context, client kubernetes.Interface, uid types.UID) (asked bool) {
+// Event says the same as the condition where no scheduling cycle has written one.
+func (s *scheduler) updateCondition(ctx context.Context, client kubernetes.Interface, held *waitingPod) {
 	defer goroutines.RecoverPanic(ctx, "queue_conditions", nil)
-	held, ok := s.gate.heldPodOf(uid)
-	if !ok {
-		return false
-	}
 	pod := s.Pending(held.pod)
 	if pod == nil || pod.DeletionTimestamp != nil {
-		return false
+		return
 	}
+	uid := pod.UID
 	condition := held.condition(pod, s.gate.clock.Now())
 	clearNomination := pod.Status.NominatedNodeName != "" && !s.gate.Counts(uid)
 	if lives := s.gate.orderLives.Load(); clearNomination && lives != nil && (*lives)(ctx, uid) {
@@ -219,7 +177,7 @@ func (s *scheduler) updateCondition(ctx context.Context, client kubernetes.Inter
 		s.gate.checkConditionIn(uid, clearNominationRetry)
 	}
 	if condition == nil && !clearNomination {
-		return false
+		return
 	}
 	err := PatchStatus(ctx, client, pod, condition, clearNomination)
 	switch {
@@ -229,7 +187,7 @@ func (s *scheduler) updateCondition(ctx context.Context, client kubernetes.Inter
 			klog.FromContext(ctx).Info("nomination_ended", "pod", klog.KObj(pod), "pod_uid", uid, "node", pod.Status.NominatedNodeName, "reason", held.message)
 		}
 		if condition != nil && condition.Message == held.message {
-			s.recorder(pod).Eventf(pod, nil, v1.EventTypeWarning, held.reason, "Scheduling", "%s", held.message)
+			s.recorder(pod).Eventf(pod, nil, v1.EventTypeWarning, condition.Reason, "Scheduling", "%s", held.message)
 		}
 	case apierrors.IsNotFound(err), ctx.Err() != nil:
 	case apierrors.IsConflict(err):
@@ -238,7 +196,6 @@ func (s *scheduler) updateCondition(ctx context.Context, client kubernetes.Inter
 		klog.FromContext(ctx).Error(err, "queue_condition_not_written", "pod", klog.KObj(pod), "pod_uid", uid)
 		s.gate.checkConditionIn(uid, conditionRetry)
 	}
-	return true
 }
 
 // PatchStatus writes a condition of a pod, where there is one, and ends its nomination, unless the pod has changed: by now it may

@@ -46,6 +46,12 @@ func autoscalerScalesUp(pod *v1.Pod, bypassed bool) bool {
 // admits runs a pod through PreEnqueue.
 func (w *gateWorld) admits(pod *v1.Pod) bool { return w.gate.Admit(pod, wire.ModeEnforce) == nil }
 
+// heldPod is a pod that its queue holds.
+func (w *gateWorld) heldPod(uid types.UID) (*waitingPod, bool) {
+	held := w.gate.waiting.pods[uid]
+	return held, held != nil && held.held && !held.promised
+}
+
 // unschedulable is a pod as a failed scheduling cycle leaves it.
 func unschedulable(pod *v1.Pod, message string) *v1.Pod {
 	failed := pod.DeepCopy()
@@ -184,7 +190,7 @@ func TestAPodThatItsQueueHoldsNeverLooksLikeALackOfNodes(t *testing.T) {
 		if g.admits(p) {
 			t.Fatalf("%s: let in", name)
 		}
-		held, ok := g.gate.heldPodOf(p.UID)
+		held, ok := g.heldPod(p.UID)
 		if !ok {
 			t.Fatalf("%s: not held", name)
 		}
@@ -223,7 +229,7 @@ func TestAPodThatNoNodeHasRoomForLooksLikeALackOfNodes(t *testing.T) {
 	w.gate.CycleFailed(p.UID)
 	w.shows(p)
 
-	if _, held := w.gate.heldPodOf(p.UID); held || !karpenterProvisions(p) || !autoscalerScalesUp(p, false) {
+	if _, held := w.heldPod(p.UID); held || !karpenterProvisions(p) || !autoscalerScalesUp(p, false) {
 		t.Error("its condition is to be another")
 	}
 }
@@ -234,14 +240,13 @@ func TestAConditionThatACycleHasWrittenIsLookedAt(t *testing.T) {
 	w.shows(p)
 	w.rejected(p) // in PreFilter, as another scheduler has taken the room
 	w.clock.Step(conditionSettle)
-	if _, due := w.gate.dueConditions(); len(due) != 1 {
+	if held, _ := w.gate.takeConditions(); len(held) != 1 {
 		t.Fatal("no condition to look at")
 	}
-	w.gate.heldPodOf(p.UID)
 
 	w.shows(unschedulable(p, "0/1 nodes are available: queue root: cpu 0 of 5m used, 10m asked."))
 
-	if due, _ := w.gate.dueConditions(); len(due) != 1 {
+	if held, _ := w.gate.takeConditions(); len(held) != 1 {
 		t.Error("no condition to look at at once")
 	}
 }
@@ -254,11 +259,11 @@ func TestPodsAreHeldSilentlyUntilItIsKnownWhetherThereAreLimits(t *testing.T) {
 	if w.admits(p) {
 		t.Error("let in")
 	}
-	if _, held := w.gate.heldPodOf(p.UID); held {
+	if _, held := w.heldPod(p.UID); held {
 		t.Error("its condition says so")
 	}
 	w.gate.Assume(true, "because")
-	if held, ok := w.gate.heldPodOf(p.UID); !ok || held.reason != reasonLimitsUnknown || !strings.HasSuffix(held.message, "because") {
+	if held, ok := w.heldPod(p.UID); !ok || held.about != unknownLimits || !strings.HasSuffix(held.message, "because") {
 		t.Errorf("held %t: %+v", ok, held)
 	}
 	w.gate.NoQueues()
@@ -296,7 +301,7 @@ func TestAStandbyForgetsPodsThatAreGone(t *testing.T) {
 	}
 }
 
-// writes has a batch of conditions checked and returns the pods whose conditions were written, in order.
+// writes has conditions checked until a batch of them had some written, and returns the pods of those, in order.
 func (w *gateWorld) writes(pods ...*v1.Pod) (written []string) {
 	client := clientsetfake.NewClientset()
 	for _, p := range pods {
@@ -305,7 +310,13 @@ func (w *gateWorld) writes(pods ...*v1.Pod) (written []string) {
 		}
 	}
 	s := &scheduler{gate: w.gate, pods: corelisters.NewPodLister(w.store), recorders: map[string]events.EventRecorder{pods[0].Spec.SchedulerName: events.NewFakeRecorder(1000)}}
-	s.updateConditions(w.t.Context(), client)
+	for any := true; any && len(client.Actions()) == 0; {
+		var held []waitingPod
+		held, any = w.gate.takeConditions()
+		for i := range held {
+			s.updateCondition(w.t.Context(), client, &held[i])
+		}
+	}
 	for _, action := range client.Actions() {
 		written = append(written, action.(clienttesting.PatchAction).GetName())
 	}
@@ -380,7 +391,7 @@ func TestAPodThatIsRejectedAgainKeepsTheTurnOfItsCondition(t *testing.T) {
 	w.admits(p)
 	w.clock.Step(conditionSettle / 2)
 
-	if _, due := w.gate.dueConditions(); !slices.Equal(due, []types.UID{p.UID}) {
-		t.Errorf("%v are due", due)
+	if held, _ := w.gate.takeConditions(); len(held) != 1 || held[0].pod.UID != string(p.UID) {
+		t.Errorf("%v are due", held)
 	}
 }
