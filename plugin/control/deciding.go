@@ -21,8 +21,6 @@ const (
 	controlWait = 2 * time.Second
 	// lookWait is how long one look at the ConfigMap of the queues may take.
 	lookWait = 2 * time.Second
-	// DecisionWait bounds what the first cycle waits: both of the above, and a little.
-	DecisionWait = controlWait + lookWait + time.Second
 	// controlPoll is the time between two questions before the first control state.
 	controlPoll = 100 * time.Millisecond
 	// lookAgain is the time between two looks at the API server while no control state is known.

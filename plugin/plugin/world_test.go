@@ -319,7 +319,7 @@ func (w *world) gated(pod *v1.Pod) bool { return !w.plugin.PreEnqueue(w.ctx, pod
 
 // held reports whether its queue holds a pod.
 func (w *world) held(pod *v1.Pod) bool {
-	<-w.queues.Gate().Decided()
+	w.eventually("it is known whether there are limits", func() bool { _, shut := w.queues.Gate().State(); return !shut })
 	return !w.queues.PreEnqueue(w.ctx, pod).IsSuccess()
 }
 

@@ -1,6 +1,7 @@
 package queues
 
 import (
+	"cmp"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,12 +25,12 @@ func (g *Gate) judge(pod *v1.Pod, profileMode string, comes bool, judged func(wa
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !comes || g.limitsKnown == noQueues || !g.applies(profileMode, corev1helpers.PodPriority(pod), pod.Namespace) {
+	if !comes || g.none.Load() || !g.applies(profileMode, corev1helpers.PodPriority(pod), pod.Namespace) {
 		g.removeWaiting(pod.UID)
 		return nil
 	}
 	wanted := demandOf(pod)
-	if g.limitsKnown != inForce {
+	if g.usage.tree == nil {
 		return g.awaitLimits(pod, wanted, profileMode)
 	}
 	wanted.place(g.usage.tree)
@@ -39,9 +40,9 @@ func (g *Gate) judge(pod *v1.Pod, profileMode string, comes bool, judged func(wa
 // awaitLimits keeps a pod out until it is known whether there are limits, and which.
 func (g *Gate) awaitLimits(pod *v1.Pod, wanted demand, profileMode string) *Rejection {
 	w := newWaitingPod(pod, wanted, profileMode)
-	w.about, w.message = unknownLimits, unknownLimits+g.reason()
+	w.about, w.message = unknownLimits, unknownLimits+cmp.Or(g.why, "the scheduler has just started")
 	g.addWaiting(w)
-	if g.limitsKnown == missing {
+	if g.why != "" {
 		w.holdBack(g.clock.Now())
 	}
 	return &Rejection{gate: g, reason: rejectedUnknown, message: w.message}

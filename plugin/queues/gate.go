@@ -20,20 +20,6 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// limitsState is what the gate knows of the limits of queues.
-type limitsState int
-
-const (
-	// undecided: the scheduler has just started; see control.go for how long.
-	undecided limitsState = iota
-	// missing: there are queues, as their ConfigMap shows, and their limits are not known. Nothing passes.
-	missing
-	// noQueues: there are none, and so no gate.
-	noQueues
-	// inForce: the limits of the tree hold.
-	inForce
-)
-
 // Gate keeps queues at or below their max. It counts pods by UID: those that the informer shows on a
 // node, those that the scheduler has reserved a node for, and preemptors with an order in flight, which
 // hold the place that is made for them. Nothing of that comes from the planner but the tree with its
@@ -47,26 +33,19 @@ type Gate struct {
 	// orderLives is nil where no plugin makes room for pods.
 	orderLives atomic.Pointer[StoredOrderLives]
 
-	unlocked
+	none atomic.Bool // there are no queues, and so no gate
+
 	mu sync.Mutex
-	knowledge
-	usage    *queueUsage
+	limitsKnown
+	usage    *queueUsage // of a tree where limits are in force
 	waiting  *waitingPods
 	profiles []string // whose pods queues may hold
 }
 
-// unlocked is what is read without the lock, though written under it.
-type unlocked struct {
-	tree    atomic.Pointer[queueTree] // nil: no limits are in force
-	none    atomic.Bool               // there are no queues
-	decided chan struct{}             // closed when it is no longer undecided
-}
-
-// knowledge is what the gate knows of limits.
-type knowledge struct {
-	limitsKnown limitsState
+// limitsKnown is what the gate knows of limits.
+type limitsKnown struct {
 	controlSeen bool   // a control state has said what holds
-	why         string // in the state missing: for people
+	why         string // no pod passes: there are queues, as their ConfigMap shows, and their limits are not known. Empty where that is not known either
 }
 
 // ModeApplies reports whether the gate may hold a pod of a profile at all. It is called under the gate's lock.
@@ -77,9 +56,7 @@ func NewGate(clock clock.WithTicker, pods corelisters.PodLister, applies ModeApp
 	telemetry.Register()
 	return &Gate{
 		clock: clock, pods: pods, applies: applies,
-		changed:  make(chan struct{}, 1),
-		unlocked: unlocked{decided: make(chan struct{})},
-		usage:    newQueueUsage(), waiting: newWaitingPods(),
+		changed: make(chan struct{}, 1), usage: newQueueUsage(), waiting: newWaitingPods(),
 	}
 }
 
@@ -90,19 +67,15 @@ func (g *Gate) notify() {
 	}
 }
 
-// decide leaves the state undecided. Callers hold the lock.
-func (g *Gate) decide(limitsKnown limitsState, why string) {
-	if g.limitsKnown == undecided {
-		close(g.decided)
-	}
-	g.limitsKnown, g.why = limitsKnown, why
-	if limitsKnown == missing {
+// decide has pods that wait checked by what is known now: that there are no queues, or why no pod passes. Callers hold the lock.
+func (g *Gate) decide(none bool, why string) {
+	g.none.Store(none)
+	if g.why = why; why != "" {
 		for _, w := range g.waiting.pods {
 			w.about, w.message = unknownLimits, unknownLimits+why
 			w.holdBack(g.clock.Now())
 		}
 	}
-	g.none.Store(limitsKnown == noQueues)
 	g.waiting.recheckAll()
 	g.notify()
 }
@@ -115,19 +88,18 @@ func (g *Gate) Assume(exist bool, why string) (decided, shut bool) {
 	if g.controlSeen {
 		return false, false
 	}
-	if exist && !g.passes {
-		g.decide(missing, why)
-		return true, true
+	if shut = exist && !g.passes; !shut {
+		why = ""
 	}
-	g.decide(noQueues, "")
-	return true, false
+	g.decide(!shut, why)
+	return true, shut
 }
 
 // NoQueues takes the gate away: a control state says that there are no queues.
 func (g *Gate) NoQueues() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.take(nil, noQueues)
+	g.take(nil)
 }
 
 // SetLimits puts the limits of a control state in force. Pods are counted whether or not there are limits, so that it takes no longer
@@ -139,17 +111,16 @@ func (g *Gate) SetLimits(queues []wire.QueueLimit) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.take(tree, inForce)
+	g.take(tree)
 	return nil
 }
 
 // take takes in what a control state says: the tree of the queues, nil where there are none. Callers hold the lock.
-func (g *Gate) take(tree *queueTree, limitsKnown limitsState) {
+func (g *Gate) take(tree *queueTree) {
 	g.controlSeen = true
 	g.usage.setTree(tree)
-	g.tree.Store(tree)
 	g.waiting.reenter(tree)
-	g.decide(limitsKnown, "")
+	g.decide(tree == nil, "")
 }
 
 // Reconsider lets pods that wait be checked again: modes have changed.
@@ -175,7 +146,7 @@ func (g *Gate) PodChanged(pod *v1.Pod) {
 		if g.usage.members[pod.UID] != nil {
 			g.change(pod.UID, func(m *member) { m.demand, m.bound = demandOf(pod), false })
 		}
-		if g.waiting.update(pod, g.tree.Load()) {
+		if g.waiting.update(pod, g.usage.tree) {
 			g.notify()
 		}
 		if w := g.waiting.pods[pod.UID]; w != nil {
@@ -277,15 +248,13 @@ func (g *Gate) Counts(uid types.UID) bool {
 
 // QueueOf is the path of the queue that a pod counts in; ok is false where no limits are in force.
 func (g *Gate) QueueOf(pod *v1.Pod) (path string, ok bool) {
-	tree := g.tree.Load()
-	if tree == nil {
-		return "", false
-	}
-	return tree.place(askedQueue(pod), pod.Namespace).path, true
+	g.whereQueuesAre(func() {
+		if tree := g.usage.tree; tree != nil {
+			path, ok = tree.place(askedQueue(pod), pod.Namespace).path, true
+		}
+	})
+	return path, ok
 }
-
-// Decided is closed once it is known whether there are limits.
-func (g *Gate) Decided() <-chan struct{} { return g.decided }
 
 // held is what a pod counts for in its queue, nil where it does not count.
 func (g *Gate) held(uid types.UID) *demand {
@@ -304,13 +273,6 @@ func (g *Gate) drop(uid types.UID) {
 	g.removeWaiting(uid)
 	g.waiting.settled(uid)
 	g.noteFreed(g.usage.forget(uid))
-}
-
-func (g *Gate) reason() string {
-	if g.limitsKnown == undecided {
-		return "the scheduler has just started"
-	}
-	return g.why
 }
 
 // addWaiting lets a pod wait, and others have what it was promised. Its condition is checked when it was to be.
@@ -341,15 +303,14 @@ func (g *Gate) noteFreed(leaf *queue) {
 func (g *Gate) due(leads bool) (pods []wire.PodRef, next time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.waiting.round(g.usage, g.limitsKnown, g.applies, g.clock.Now(), leads)
+	return g.waiting.round(g.usage, g.none.Load(), g.applies, g.clock.Now(), leads)
 }
 
 // State is how many pods wait, and whether the gate is shut for want of limits.
 func (g *Gate) State() (waiting int, shut bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	shut = g.limitsKnown == undecided || g.limitsKnown == missing
-	return len(g.waiting.pods) - g.waiting.granted, shut
+	return len(g.waiting.pods) - g.waiting.granted, g.usage.tree == nil && !g.none.Load()
 }
 
 func refOf(pod *v1.Pod) wire.PodRef {

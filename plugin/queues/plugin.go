@@ -3,17 +3,14 @@ package queues
 import (
 	"context"
 	"errors"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/clock"
 
-	"makeway.dev/makeway/plugin/control"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/trial"
 	"makeway.dev/makeway/plugin/natsbus"
@@ -101,11 +98,6 @@ func (pl *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	pl.leadership.Leads.Store(true)
-	if pl.control.QueuesHold(pl.mode, corev1helpers.PodPriority(pod), pod.Namespace) {
-		// The first cycle of a process waits until it is known whether there are limits: see Control, which decides in less than that.
-		// A standby knows before it leads.
-		goroutines.Wait(ctx, clock.RealClock{}, time.Now().Add(control.DecisionWait), pl.gate.Decided())
-	}
 	if rejected := pl.gate.Check(state, pod, pl.mode); rejected != nil {
 		return nil, rejected.Status()
 	}

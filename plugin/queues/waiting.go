@@ -249,7 +249,7 @@ func (l *waitingPods) reenter(tree *queueTree) {
 // Where more are due than one round checks, half of it goes to the first in order, and half to those after the ones that were checked so
 // in the round before, so that none is passed over forever; the others stay due, and next is now. It looks once at all that wait, and at the
 // times that are over where one is, and checks so many of them alone.
-func (l *waitingPods) round(usage *queueUsage, limitsKnown limitsState, applies ModeApplies, now time.Time, leads bool) (pods []wire.PodRef, next time.Time) {
+func (l *waitingPods) round(usage *queueUsage, none bool, applies ModeApplies, now time.Time, leads bool) (pods []wire.PodRef, next time.Time) {
 	l.ticks++
 	if !leads {
 		l.standby = now.Add(promiseLasts)
@@ -260,7 +260,7 @@ func (l *waitingPods) round(usage *queueUsage, limitsKnown limitsState, applies 
 	l.rounded = l.ticks
 	taken, more := l.take()
 	for _, w := range taken {
-		if l.tryNow(w, usage, limitsKnown, applies, now) {
+		if l.tryNow(w, usage, none, applies, now) {
 			pods = append(pods, w.pod)
 		}
 	}
@@ -345,12 +345,12 @@ func (l *waitingPods) take() (taken []*waitingPod, more bool) {
 
 // tryNow reports whether a pod is to be tried now. Afterwards it rests, has a promise, or waits no longer. One of a group is promised
 // nothing: it comes to its cycle with the others, and may be kept out there again. Nor is one with an order, whose place counts.
-func (l *waitingPods) tryNow(w *waitingPod, usage *queueUsage, limitsKnown limitsState, applies ModeApplies, now time.Time) bool {
-	if limitsKnown == noQueues || !applies(w.profileMode, w.priority, w.namespace) {
+func (l *waitingPods) tryNow(w *waitingPod, usage *queueUsage, none bool, applies ModeApplies, now time.Time) bool {
+	if none || !applies(w.profileMode, w.priority, w.namespace) {
 		l.remove(w)
 		return true
 	}
-	if limitsKnown != inForce {
+	if usage.tree == nil {
 		w.blocked = nil
 		l.rest(w, time.Time{})
 		return false
