@@ -96,6 +96,17 @@ async def test_orders_that_no_planner_writes_open_it_everywhere_and_stop_the_del
     assert stopped.reason == "breaker-open"
 
 
+async def test_orders_that_a_clock_an_hour_behind_takes_for_endless_open_nothing() -> None:
+    world, breaker = World(*running("a")), make_breaker()
+    refused = await world.carry_out(make_order("a", not_after=NOW + timedelta(hours=1, minutes=1)))
+    assert refused.reason == "not-after-too-far"
+
+    for _ in range(OPENS_AT["mismatches"]):
+        breaker.ended(refused)
+
+    assert breaker.open() == ()
+
+
 @pytest.mark.parametrize("reason", ["never-evict", "protected-namespace", "not-bound", "disruption-budget"])
 def test_what_a_victims_owner_can_bring_about_opens_nothing(reason: str) -> None:
     breaker, outcome = make_breaker(), make_outcome("o", "refused")

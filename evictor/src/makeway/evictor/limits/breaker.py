@@ -40,8 +40,8 @@ SKEWED_READINGS: Final = 3
 MOST_NAMESPACES: Final = 1000
 """For which evidence is kept; more are not watched until some of it is old."""
 
-NEVER_ORDERED: Final = frozenset({"invalid-name", "named-twice", "incomplete-order", "not-after-too-far"})
-"""Reasons to refuse an order that no writer of this project can have written."""
+NEVER_ORDERED: Final = frozenset({"invalid-name", "named-twice", "incomplete-order"})
+"""Reasons to refuse an order that no writer of this project can have written, whatever clocks say."""
 
 NEVER_VICTIMS: Final = frozenset(
     {"lower-priority", "higher-priority", "system-critical", "is-preemptor", "on-another-node"}
