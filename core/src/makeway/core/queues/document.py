@@ -67,7 +67,7 @@ class QueueEntry(QueuesSection, frozen=True):
         parent: Whether there will be queues below it. Not needed.
         resources: What it is sure of, and what it may use.
         namespaces: The namespaces whose pods may use this queue and those below it; `"*"` for every one.
-            Absent: as the queue above, and everybody may use root.
+            Absent: as the queue above, and pods of all namespaces may use root.
         properties: As in YuniKorn; those that mean something here are `quota.preemption.delay` and
             `quota.preemption.miss`, as under `resources`, and `preemption.policy`, for reclaim alone: with
             `fence` this queue and those below it take nothing back from queues outside it; with `disabled`

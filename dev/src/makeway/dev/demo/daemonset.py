@@ -108,7 +108,7 @@ async def ship_logs(stage: Stage) -> None:
         len(workers) == 1 and workers[0] in {(f"worker-{n}", "daemonset-multiple") for n in (1, 2)},
     )
     living = {pod.app for pod in timeline.living() if pod.running}
-    narrator.claim("everybody else runs on", {"checkout", "thumbnails", "driver"} <= living)
+    narrator.claim("all other pods run on", {"checkout", "thumbnails", "driver"} <= living)
 
 
 async def take_the_last_class(stage: Stage) -> None:

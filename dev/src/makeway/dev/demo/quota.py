@@ -60,7 +60,7 @@ async def lower(stage: Stage) -> None:
     narrator.cluster([pod for pod in timeline.living() if pod.node])
 
     waited = when(order) - sent
-    narrator.claim(f"nobody went before {DELAY_SECONDS} s were over", waited >= DELAY_SECONDS)
+    narrator.claim(f"no pod was evicted before {DELAY_SECONDS} s were over", waited >= DELAY_SECONDS)
     narrator.claim(
         "two pods went, both from training: notebooks is at its guarantee",
         len(order.victims) == _EACH and {_app(stage, victim.uid) for victim in order.victims} == {"training"},
@@ -89,7 +89,9 @@ async def guarantee(stage: Stage) -> None:
     narrator.say(f"planner: {quota.result}")
     for blocked in quota.blocked:
         narrator.say(f"  {blocked.reason}: {blocked.message}")
-    narrator.claim("nobody goes, and the guarantee that keeps web is named", quota.result == "unsuccessful")
+    narrator.claim(
+        "no pod is evicted, and the guarantee that keeps web is named", quota.result == "unsuccessful"
+    )
     narrator.claim("web runs on", any(pod.app == "web" and pod.running for pod in timeline.living()))
 
 

@@ -75,7 +75,7 @@ async def wait_for_the_end(stage: Stage) -> None:
     last = refusals[-1].diagnosis if refusals else None
     said = last.retry_at if last else None
     narrator.claim(
-        "nobody was evicted while train tolerated it: the order came "
+        "no pod was evicted while train tolerated it: the order came "
         f"{order.created_at.timestamp() - ends:.1f} s after the end",
         order.created_at.timestamp() > ends,
     )
@@ -97,7 +97,7 @@ async def wait_for_the_end(stage: Stage) -> None:
 async def from_the_minimum_on(stage: Stage) -> None:
     """A preemptor of the minimum preemptable priority need not wait."""
     narrator = stage.narrator
-    narrator.chapter(f"From priority {_CRITICAL} on nobody is exempt")
+    narrator.chapter(f"From priority {_CRITICAL} on no pod is exempt")
     uid, sent = await stage.create_one(manifests.pod("incident", "critical", node="node-a"))
     narrator.begin(sent, f"pod incident created: 2 CPUs on node-a, priority {_CRITICAL}")
     made = await stage.preemption(uid, "incident")
