@@ -58,6 +58,7 @@ async def test_nothing_is_offered_or_said_where_it_cannot_be_read(status: int, t
         assert await offered("why", "w", KUBECONFIG=kubeconfig(tmp_path, url)) == []
     assert await offered("why", "w", KUBECONFIG="/nonexistent") == []
     assert await offered("queues", "r", "--nats-url", "nats://127.0.0.1:9") == []
+    assert await offered("queues", "r", MAKEWAY_SUBJECT_PREFIX="a..b") == []
 
 
 @pytest.mark.nats

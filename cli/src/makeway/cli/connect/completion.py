@@ -109,7 +109,7 @@ def _offered(
     try:
         with contextlib.redirect_stderr(io.StringIO()):
             names = asyncio.run(found())
-    except (ApiError, ApiUnavailable, BusError, ConfigurationError, OSError, ValueError):
+    except (ApiError, ApiUnavailable, BusError, ConfigurationError, OSError, ValueError, typer.BadParameter):
         return []
     # A shell would act on what is in a name; the API server allows none such, a stream may.
     return sorted({name for name in names if name.startswith(incomplete) and safe(name) == name})
