@@ -200,6 +200,13 @@ def test_examples_bear_the_name_that_was_called() -> None:
     assert makeway("keys", "new", "--help").stdout.splitlines()[1] == "  makeway keys new"
 
 
+def test_completion_is_installed_by_the_command_alone() -> None:
+    """That of a group would be for a program whose name has a blank in it."""
+    named = {name for name, command in helps() for one in command.params if "completion" in one.name}
+
+    assert named == set()
+
+
 def test_examples_fit_80_columns() -> None:
     shown = [line for name in EXAMPLES for line in examples.lines(name, "kubectl makeway")]
 

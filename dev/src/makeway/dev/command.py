@@ -23,7 +23,9 @@ from makeway.dev.progress import ConsoleProgress
 from makeway.dev.status import components
 
 app = typer.Typer(
-    no_args_is_help=True, help="Run a control plane for development: real processes, no containers."
+    add_completion=False,
+    no_args_is_help=True,
+    help="Run a control plane for development: real processes, no containers.",
 )
 
 Name = Annotated[str, typer.Option("--name", "-n", help="Which cluster; several can run side by side.")]
