@@ -168,14 +168,19 @@ async def run(
             cluster_uid, mode_guard, cluster=cluster, orders=StreamOrders(bus), clock=clock, metrics=metrics
         )
 
+        def untold() -> str:
+            told = {"the control state": control_read, "the outcomes of orders": outcomes_read}
+            missing = " and ".join(name for name, read in told.items() if not read.is_set())
+            return missing and f"no order is taken before NATS has told {missing}"
+
         def checks() -> dict[str, str]:
             return {
                 "nats": bus.healthy(),
-                "orders": orders.unhealthy(),
+                "orders": orders.unhealthy() or untold(),
                 "kubernetes": probe.unhealthy(),
                 "configuration": source.unhealthy() or policy.unsynced(),
                 "brake": brake.unhealthy(),
-                "breaker": breaker.everywhere(),
+                "breaker": breaker_store.unsynced() or breaker.everywhere(),
                 "keys": opened.keys.unhealthy(),
             }
 

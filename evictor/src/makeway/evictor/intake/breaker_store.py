@@ -37,9 +37,9 @@ class BreakerStore:
         self.known = asyncio.Event()
         """Set when it was read once, or is known to be missing."""
 
-    def unhealthy(self) -> str:
-        """Return why the breaker of before a restart may not hold; empty where nothing is wrong."""
-        return self._trouble
+    def unsynced(self) -> str:
+        """Return why it is not known what the breaker is open for; empty where it is."""
+        return "" if self.known.is_set() else self._trouble or f"ConfigMap {CONFIGMAP} has not been read yet"
 
     async def keep_forever(self) -> NoReturn:
         """Read and write until the process ends."""
