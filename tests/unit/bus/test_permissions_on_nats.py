@@ -120,6 +120,38 @@ async def test_a_nominator_alone_asks_a_shadow_and_a_shadow_alone_answers(guarde
         assert await _denied(guarded, user, subscribe=verify) == (set() if answers else set(verify)), user
 
 
+async def test_what_nats_answers_to_a_part_no_other_login_can_answer(guarded: NatsServer) -> None:
+    """Who may publish there can say what a stream holds, and that a message is stored."""
+    for part in ("planner", "evictor", "streams"):
+        answer = (f"_INBOX.makeway.{part}.of-a-request.1",)
+        for user in permissions(SUBJECTS).keys() - {part}:
+            assert await _denied(guarded, user, publish=answer) == set(answer), (part, user)
+
+
+async def test_a_question_to_be_answered_where_a_part_may_not_leaves_it_ready(guarded: NatsServer) -> None:
+    planner = await _bus(guarded, "planner")
+    asked = []
+
+    async def answer(data: bytes, _: str) -> bytes:
+        asked.append(data)
+        return b"{}"
+
+    await planner.serve_plan(answer)
+    asker = await nats.connect(f"nats://scheduler:p@127.0.0.1:{guarded.port}")
+    for reply in ("_INBOX.makeway.evictor.a", "_INBOX.makeway.planner.a", "_INBOX.makeway.scheduler.a"):
+        await asker.publish(SUBJECTS.plan, reply.encode(), reply=reply)
+    await asker.flush()
+    async with asyncio.timeout(5):
+        while not asked:  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.01)
+    await planner.connection.round_trip()
+
+    assert asked == [b"_INBOX.makeway.scheduler.a"]
+    assert planner.healthy() == ""
+    await asker.close()
+    await planner.close()
+
+
 async def test_services_alone_are_woken_by_the_streams_that_they_follow(guarded: NatsServer) -> None:
     subjects = {
         "orders": SUBJECTS.orders,

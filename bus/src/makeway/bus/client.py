@@ -30,7 +30,7 @@ from makeway.bus.streams.epochs import Epochs
 from makeway.bus.streams.named_consumers import NamedConsumer, ensure_named_consumers
 from makeway.bus.streams.orders_consumer import OrdersConsumer
 from makeway.bus.streams.reconciler import StreamReconciler
-from makeway.bus.subjects import DEFAULT_PREFIX, SERVICES, Subjects, inbox
+from makeway.bus.subjects import DEFAULT_PREFIX, SERVICES, Subjects
 
 PlanHandler = Callable[[bytes, str], Awaitable[bytes]]
 """Given a request, and who asks: what the reply subjects of one connection have in common."""
@@ -107,7 +107,7 @@ class Bus(Records):
         connection = await Connection.open(
             [url.strip() for url in urls],
             name=f"makeway/{name}",
-            inbox=inbox(name.partition("/")[0]),
+            component=name.partition("/")[0],
             login=login,
             tls=tls,
             tls_hostname=tls_hostname,

@@ -17,7 +17,7 @@ from makeway.bus.errors import Malformed
 from makeway.bus.nats.connection import Connection
 from makeway.bus.nats.jetstream import translated
 from makeway.bus.nats.serving import Responder, serve
-from makeway.bus.subjects import Subjects
+from makeway.bus.subjects import STATUS, Subjects
 
 
 class Components:
@@ -61,7 +61,8 @@ class Components:
 
         client = self._connection.client
         with translated("ask the components"):
-            inbox = client.new_inbox()
+            own, _, token = client.new_inbox().rpartition(".")
+            inbox = f"{own}.{STATUS}.{token}"
             subscription = await client.subscribe(inbox, cb=take)
             try:
                 await client.publish(self._subject, b"", reply=inbox)

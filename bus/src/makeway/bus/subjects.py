@@ -49,6 +49,9 @@ def _about(kind: OrderKind, about: str) -> str:
 
 
 _INBOXES = "_INBOX.makeway."
+STATUS = "status"
+"""The token below a component's inbox under which others say how they are."""
+
 OTHER_ACCOUNT = "_R_.>"
 """Subjects that a server makes for answers to another account; who asks cannot choose them."""
 
@@ -65,17 +68,26 @@ def matches(subject: str, pattern: str) -> bool:
     )
 
 
-def answerable(reply: str) -> bool:
-    """Report whether a question may be answered there: in an inbox of makeway's, or in another account.
-
-    Any other subject might be one of a stream's, and the answer would be stored as a message of ours.
-    """
-    return reply.startswith((_INBOXES, OTHER_ACCOUNT.removesuffix(">")))
-
-
 def inbox(component: str) -> str:
     """Where a component's requests are answered, without the last dot: only it may listen there."""
     return f"{_INBOXES}{component if component in SERVICES or component.startswith(READER) else PEOPLE}"
+
+
+_ASKERS: Mapping[str, tuple[str, ...]] = {
+    "planner": ("scheduler", "nominator", "shadow", PEOPLE),
+    "shadow": ("nominator", PEOPLE),
+}
+
+
+def answers(component: str) -> tuple[str, ...]:
+    """Where a component answers: in the inboxes of those that ask it, or in another account.
+
+    Any other subject might be one of a stream's, and the answer would be stored as a message of ours; so a
+    login has no `allow_responses` either. The planner asks all how they are, and is answered apart: one inbox
+    tells where its client's next ones are, in which NATS alone answers.
+    """
+    askers = (f"{inbox(one)}.>" for one in _ASKERS.get(component, (PEOPLE,)))
+    return (f"{inbox('planner')}.{STATUS}.>", *askers, OTHER_ACCOUNT)
 
 
 class Subjects:

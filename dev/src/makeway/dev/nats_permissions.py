@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from makeway.bus.streams.configs import EVICTOR_CONSUMER, epochs_config, stream_configs
 from makeway.bus.streams.named_consumers import STREAMS, NamedConsumer, stream_of
-from makeway.bus.subjects import OTHER_ACCOUNT, PEOPLE, READER, Subjects, inbox
+from makeway.bus.subjects import PEOPLE, READER, Subjects, answers, inbox
 
 _API: Final = "$JS.API"
 
@@ -71,7 +71,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 *(f"{_API}.CONSUMER.LIST.{stream}" for stream in consumed),
                 # It asks the schedulers whose pods their queue gate holds.
                 subjects.status,
-                *_answers("planner", "scheduler", "nominator", "shadow", PEOPLE),
+                *answers("planner"),
             ),
             subscribe=(
                 f"{inbox('planner')}.>",
@@ -102,7 +102,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                     for operation in ("INFO", "MSG.NEXT", "DELETE")
                 ),
                 *acknowledgements(subjects.orders_stream, EVICTOR_CONSUMER),
-                *_answers("planner", PEOPLE),
+                *answers("evictor"),
             ),
             subscribe=(
                 f"{inbox('evictor')}.>",
@@ -120,7 +120,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 *_follows(subjects.orders_stream),
                 *_follows(subjects.outcomes_stream),
                 *_follows(subjects.control_stream),
-                *_answers("planner", PEOPLE),
+                *answers("scheduler"),
             ),
             denied=theirs,
             subscribe=(f"{inbox('scheduler')}.>", subjects.status),
@@ -135,7 +135,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 *_reads(subjects.orders_stream),
                 *_reads(subjects.outcomes_stream),
                 *_reads(subjects.control_stream),
-                *_answers("planner", PEOPLE),
+                *answers("nominator"),
             ),
             subscribe=(
                 f"{inbox('nominator')}.>",
@@ -145,7 +145,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
         ),
         "shadow": Permissions(
             purpose="verifies plans for the nominator with a scheduler's filters, and writes nothing",
-            publish=(subjects.plan, *_answers("planner", "nominator", PEOPLE)),
+            publish=(subjects.plan, *answers("shadow")),
             subscribe=(f"{inbox('shadow')}.>", subjects.verify, subjects.status),
         ),
         "streams": Permissions(
@@ -238,14 +238,6 @@ def _reads_all(subjects: Subjects) -> tuple[str, ...]:
     """Read every stream, and see how the evictors' consumer is."""
     consumer = f"{_API}.CONSUMER.INFO.{subjects.orders_stream}.{EVICTOR_CONSUMER}"
     return (*(subject for stream in _streams(subjects) for subject in _reads(stream)), consumer)
-
-
-def _answers(*components: str) -> tuple[str, ...]:
-    """Answer these, and other accounts, in their inboxes.
-
-    Not by `allow_responses`, with which a question names any subject, as one of a stream's.
-    """
-    return (*(f"{inbox(component)}.>" for component in components), OTHER_ACCOUNT)
 
 
 def _keeps(stream: str) -> tuple[str, ...]:

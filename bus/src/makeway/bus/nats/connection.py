@@ -37,6 +37,7 @@ from makeway.bus.nats.login import Login
 from makeway.bus.nats.tolerant import TolerantClient
 from makeway.bus.nats.user_key import KeyLogin, LoginUnusable
 from makeway.bus.reasons import reason_of, wrong_in_tls
+from makeway.bus.subjects import answers, inbox
 
 _PORT = 4222
 _CLOSING_SECONDS = 2.0
@@ -95,6 +96,8 @@ class Connection:
 
     def __init__(self, client: TolerantClient, timings: ConnectionTimings) -> None:
         self.client = client
+        self.answers: Sequence[str] = ()
+        """Where questions may be answered, as `makeway.bus.subjects.answers`."""
         self._timings = timings
         self._down_since: float | None = None
         self._denied = ""
@@ -119,7 +122,7 @@ class Connection:
         servers: Sequence[str],
         *,
         name: str,
-        inbox: str,
+        component: str,
         login: Login | KeyLogin | None = None,
         tls: Callable[[], ssl.SSLContext] | None = None,
         tls_hostname: str = "",
@@ -140,6 +143,7 @@ class Connection:
         client = TolerantClient(tls, login if isinstance(login, KeyLogin) else None)
         connection = cls(client, times)
         connection._servers = tuple(servers)
+        connection.answers = answers(component)
         # As nats.go has it: one such URL stands for all servers.
         asks_for_tls = tls is not None or any(server.startswith("tls://") for server in servers)
         connection._clear = lambda: asks_for_tls and not client.secured
@@ -150,7 +154,7 @@ class Connection:
                     name=name,
                     user=login.user if isinstance(login, Login) else None,
                     password=login.password if isinstance(login, Login) else None,
-                    inbox_prefix=inbox,
+                    inbox_prefix=inbox(component),
                     pending_size=-1,
                     max_reconnect_attempts=-1,
                     reconnect_time_wait=times.reconnect_wait,  # type: ignore[arg-type] # any number of seconds

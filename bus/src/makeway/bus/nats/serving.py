@@ -13,7 +13,7 @@ from nats.aio.subscription import Subscription
 from makeway.bus import metrics
 from makeway.bus.nats.connection import Connection
 from makeway.bus.nats.jetstream import translated, unsubscribed
-from makeway.bus.subjects import answerable
+from makeway.bus.subjects import matches
 
 _MAX_WAITING: Final = 256
 _MAX_TOLD: Final = 200
@@ -45,7 +45,7 @@ async def serve(
 
     So many messages are handled `at_once`, begun in their order; by default one after another.
 
-    A message to be answered elsewhere than in an inbox of makeway's is left alone, logged and counted.
+    A message to be answered elsewhere than where the component answers is left alone, logged and counted.
     An error of the handler leaves that message without an answer; it is logged as `failed` and counted, and
     the next is handled. `queue`: of those that share the messages.
 
@@ -66,7 +66,7 @@ async def serve(
         task.add_done_callback(ended)
 
     async def handle(message: Msg) -> None:
-        if message.reply and not answerable(message.reply):
+        if message.reply and not any(matches(message.reply, one) for one in connection.answers):
             metrics.REPLIES_REFUSED.inc()
             _log.warning("reply_refused", subject=subject, reply=message.reply[:_MAX_TOLD])
             return
