@@ -19,7 +19,7 @@ func (e *Order) endSpan(happened event) {
 	}
 	var err error
 	if happened == onFailed || happened == onExpired {
-		err = errors.New("the order " + happened.String())
+		err = errors.New("the order " + string(happened))
 	}
 	e.Span.End(err, "result", happened)
 }

@@ -40,27 +40,20 @@ package orders
 //	orphanCommitted -> absent          : succeeded, failed, expired
 //
 // diagram: end
-type Phase int
+type Phase string
 
 const (
-	absent          Phase = iota // no order is known
-	Planned                      // nominated; the order's publishing has not begun
-	Storing                      // the order may be in the stream
-	Committed                    // the order is in the stream, without outcome
-	Leaving                      // the order succeeded: it is settled, and in no bound; victims have not all left the scheduler's cache. A cycle of the pod may find other room
-	Released                     // activated; it keeps its place in its queue until its cycle ends, or for a while
-	Reverting                    // the order came to nothing; the nomination is to be deleted once the API shows it gone, or soon
-	Clearing                     // the nomination is being deleted, and only then the gate opens: a cycle in between could nominate the pod again
-	orphanStoring                // as storing, and the preemptor is gone or bound
-	orphanCommitted              // as committed, and the preemptor is gone or bound
+	absent          Phase = ""                // no order is known
+	Planned         Phase = "planned"         // nominated; the order's publishing has not begun
+	Storing         Phase = "storing"         // the order may be in the stream
+	Committed       Phase = "committed"       // the order is in the stream, without outcome
+	Leaving         Phase = "leaving"         // the order succeeded: it is settled, and in no bound; victims have not all left the scheduler's cache. A cycle of the pod may find other room
+	Released        Phase = "released"        // activated; it keeps its place in its queue until its cycle ends, or for a while
+	Reverting       Phase = "reverting"       // the order came to nothing; the nomination is to be deleted once the API shows it gone, or soon
+	Clearing        Phase = "clearing"        // the nomination is being deleted, and only then the gate opens: a cycle in between could nominate the pod again
+	orphanStoring   Phase = "orphanStoring"   // as storing, and the preemptor is gone or bound
+	orphanCommitted Phase = "orphanCommitted" // as committed, and the preemptor is gone or bound
 )
-
-var phaseNames = [...]string{
-	absent: "absent", Planned: "planned", Storing: "storing", Committed: "committed", Leaving: "leaving", Released: "released",
-	Reverting: "reverting", Clearing: "clearing", orphanStoring: "orphanStoring", orphanCommitted: "orphanCommitted",
-}
-
-func (p Phase) String() string { return phaseNames[p] }
 
 // unstored reports whether it is not known that the order is in the stream, and an attempt to store it goes on.
 func (p Phase) unstored() bool { return p == Planned || p == Storing || p == orphanStoring }
@@ -79,66 +72,47 @@ func (p Phase) Reverts() bool { return p == Reverting || p == Clearing }
 func (p Phase) live() bool { return p.unstored() || p.stored() }
 
 // event is what happens to a preemptor or its order.
-type event int
+type event string
 
 const (
-	nothing            event = iota
-	onNominated              // PostFilter nominated the pod
-	onAdopted                // another process' order was read from the stream
-	onReplaced               // another order of the pod takes its place
-	onStoring                // publishing begins
-	onStored                 // the stream has taken the order
-	onNotNeeded              // the order was not stored, and its pod needs no room any more
-	onSuperseded             // the stream has another live order of the pod
-	onSucceeded              // the victims are deleted or leaving
-	onFailed                 // the order failed, or was not stored
-	onExpired                // the time of the phase is over
-	onNodeDeleted            // the node was deleted
-	onNodeUnresolvable       // in a cycle of the pod no removal of pods helps on the node, or it is not in the snapshot
-	onNominationGone         // the API shows the pod nominated elsewhere, or not at all
-	onVictimsGone            // the last victim has left the scheduler's cache
-	onReverted               // the nomination was deleted in memory
-	onRevertFailed           // its deletion was not carried out
-	onPreemptorGone          // the pod was bound or deleted
-	onCycleFailed            // a cycle of the pod failed
-	onCycleTooEarly          // a cycle of the pod failed, with a victim still in the scheduler's snapshot
-	onCycleEnded             // a cycle of the pod has ended
-	onHoldEnded              // the wait after the order succeeded, or after a failed cycle, is over
-	onMembersMissing         // its gang has had too few pods for a while, and comes to no cycle
-	eventCount
+	nothing            event = ""
+	onNominated        event = "nominated"        // PostFilter nominated the pod
+	onAdopted          event = "adopted"          // another process' order was read from the stream
+	onReplaced         event = "replaced"         // another order of the pod takes its place
+	onStoring          event = "storing"          // publishing begins
+	onStored           event = "stored"           // the stream has taken the order
+	onNotNeeded        event = "notNeeded"        // the order was not stored, and its pod needs no room any more
+	onSuperseded       event = "superseded"       // the stream has another live order of the pod
+	onSucceeded        event = "succeeded"        // the victims are deleted or leaving
+	onFailed           event = "failed"           // the order failed, or was not stored
+	onExpired          event = "expired"          // the time of the phase is over
+	onNodeDeleted      event = "nodeDeleted"      // the node was deleted
+	onNodeUnresolvable event = "nodeUnresolvable" // in a cycle of the pod no removal of pods helps on the node, or it is not in the snapshot
+	onNominationGone   event = "nominationGone"   // the API shows the pod nominated elsewhere, or not at all
+	onVictimsGone      event = "victimsGone"      // the last victim has left the scheduler's cache
+	onReverted         event = "reverted"         // the nomination was deleted in memory
+	onRevertFailed     event = "revertFailed"     // its deletion was not carried out
+	onPreemptorGone    event = "preemptorGone"    // the pod was bound or deleted
+	onCycleFailed      event = "cycleFailed"      // a cycle of the pod failed
+	onCycleTooEarly    event = "cycleTooEarly"    // a cycle of the pod failed, with a victim still in the scheduler's snapshot
+	onCycleEnded       event = "cycleEnded"       // a cycle of the pod has ended
+	onHoldEnded        event = "holdEnded"        // the wait after the order succeeded, or after a failed cycle, is over
+	onMembersMissing   event = "membersMissing"   // its gang has had too few pods for a while, and comes to no cycle
 )
-
-var eventNames = [...]string{
-	nothing: "nothing", onNominated: "nominated", onAdopted: "adopted", onReplaced: "replaced", onStoring: "storing", onStored: "stored",
-	onNotNeeded: "notNeeded", onSuperseded: "superseded", onSucceeded: "succeeded", onFailed: "failed", onExpired: "expired",
-	onNodeDeleted: "nodeDeleted", onNodeUnresolvable: "nodeUnresolvable", onNominationGone: "nominationGone", onVictimsGone: "victimsGone",
-	onReverted: "reverted", onRevertFailed: "revertFailed", onPreemptorGone: "preemptorGone", onCycleFailed: "cycleFailed",
-	onCycleTooEarly: "cycleTooEarly", onCycleEnded: "cycleEnded", onHoldEnded: "holdEnded", onMembersMissing: "membersMissing",
-}
-
-func (e event) String() string { return eventNames[e] }
 
 // effect is what a transition asks its caller to do.
-type effect int
+type effect string
 
 const (
-	holdPlace     effect = iota // the pod holds the place in its queue
-	releasePlace                // and does not any more
-	closeGate                   // PreEnqueue holds the pod
-	openGate                    // and lets it pass
-	blameEvictors               // a stored order was not ended in time, which is the evictors' to do
-	activate                    // the pod is to be tried again
-	activateHeld                // the same where PreEnqueue has held it: the queue tells a gated pod of nothing
-	revert                      // the nomination is to be deleted, and then the pod to be tried again
-	effectCount
+	holdPlace     effect = "hold place"       // the pod holds the place in its queue
+	releasePlace  effect = "release place"    // and does not any more
+	closeGate     effect = "close gate"       // PreEnqueue holds the pod
+	openGate      effect = "open gate"        // and lets it pass
+	blameEvictors effect = "blame evictors"   // a stored order was not ended in time, which is the evictors' to do
+	activate      effect = "activate"         // the pod is to be tried again
+	activateHeld  effect = "activate if held" // the same where PreEnqueue has held it: the queue tells a gated pod of nothing
+	revert        effect = "revert"           // the nomination is to be deleted, and then the pod to be tried again
 )
-
-var effectNames = [...]string{
-	holdPlace: "hold place", releasePlace: "release place", closeGate: "close gate", openGate: "open gate",
-	blameEvictors: "blame evictors", activate: "activate", activateHeld: "activate if held", revert: "revert",
-}
-
-func (e effect) String() string { return effectNames[e] }
 
 // transition is a row of the table.
 type transition struct {
@@ -149,7 +123,7 @@ type transition struct {
 }
 
 // same stands for the phase that a transition comes from.
-const same Phase = -1
+const same Phase = "same"
 
 var table = []transition{
 	{from(absent), onNominated, Planned, then(holdPlace, closeGate)},
@@ -209,9 +183,13 @@ func known() []Phase {
 }
 
 // steps is the table by phase and event.
-var steps = func() (steps [len(phaseNames)][eventCount]*transition) {
+var steps = func() map[Phase]map[event]*transition {
+	steps := map[Phase]map[event]*transition{}
 	for i := range table {
 		for _, at := range table[i].from {
+			if steps[at] == nil {
+				steps[at] = map[event]*transition{}
+			}
 			steps[at][table[i].event] = &table[i]
 		}
 	}
