@@ -38,3 +38,16 @@ func stored(f *InFlight, orderID string, opensAt time.Time) {
 	}
 	f.Stored(order, opensAt)
 }
+
+// Count is how many preemptors have an order without an outcome.
+func (f *InFlight) Count() int {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	n := 0
+	for _, e := range f.byPod {
+		if e.Phase.live() && !e.isQuota() {
+			n++
+		}
+	}
+	return n
+}

@@ -69,9 +69,6 @@ var (
 	orderBreakerGauge = telemetry.Gauge("makeway_scheduler_order_breaker_state",
 		"The circuit breaker round commits to the planner: 0 closed, 1 half-open, 2 open: no planner answers them, or their orders are not stored.")
 
-	inFlightGauge = telemetry.Gauge("makeway_scheduler_orders_in_flight",
-		"Preemptors with an order whose victims have not all left.")
-
 	refusedGauge = telemetry.Gauge("makeway_scheduler_refused_pods",
 		"Pods that are kept to be tried again when a time or an object they depend on comes.")
 

@@ -187,7 +187,6 @@ func (e *engine) runActivator(ctx context.Context) {
 		for _, w := range activations {
 			e.applyActivation(ctx, w)
 		}
-		inFlightGauge.Set(float64(e.inflight.Count()))
 		goroutines.Wait(ctx, e.clock, next, e.inflight.Changed)
 	}
 }
