@@ -103,22 +103,21 @@ func signatureReason(verdict wire.SignatureVerdict) string {
 
 // UnwrapOrder reads an order from a subject.
 func (s *Signatures) UnwrapOrder(data []byte, subject string) (*wire.EvictionOrder, error) {
-	order := &wire.EvictionOrder{}
-	envelope, err := wire.Unwrap(data, wire.TypeOrder, order)
-	if err != nil {
-		return nil, s.unread(err)
-	}
-	return order, s.Verify(envelope, wire.SigningOrder, subject)
+	return unwrap[wire.EvictionOrder](s, data, wire.TypeOrder, wire.SigningOrder, subject)
 }
 
 // UnwrapOutcome reads an outcome from a subject.
 func (s *Signatures) UnwrapOutcome(data []byte, subject string) (*wire.Outcome, error) {
-	outcome := &wire.Outcome{}
-	envelope, err := wire.Unwrap(data, wire.TypeOutcome, outcome)
+	return unwrap[wire.Outcome](s, data, wire.TypeOutcome, wire.SigningOutcome, subject)
+}
+
+func unwrap[M any](s *Signatures, data []byte, eventType string, kind wire.SigningKind, subject string) (*M, error) {
+	message := new(M)
+	envelope, err := wire.Unwrap(data, eventType, message)
 	if err != nil {
 		return nil, s.unread(err)
 	}
-	return outcome, s.Verify(envelope, wire.SigningOutcome, subject)
+	return message, s.Verify(envelope, kind, subject)
 }
 
 // unread is the error of bytes that cannot be read. A message of a newer version stands, whoever wrote it; where
