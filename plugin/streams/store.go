@@ -34,8 +34,8 @@ func (e *NotStoredError) Unwrap() error { return e.error }
 
 func Unstored(err error) error { return &NotStoredError{fmt.Errorf("store the order: %w", err)} }
 
-// StoredOrderLives reports whether a pod's last order in the stream, which this process may not have read yet, makes room
-// or keeps it. In doubt it does.
+// StoredOrderLives reports whether a pod's last order in the stream, which this process may not have read yet, may still make room for it.
+// In doubt it does. One that has failed the evictor has rolled back, and one that has succeeded is known once it is read.
 func (s *Store) StoredOrderLives(ctx context.Context, uid types.UID) bool {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
@@ -48,30 +48,5 @@ func (s *Store) StoredOrderLives(ctx context.Context, uid types.UID) bool {
 	if err != nil {
 		return !unverified(err)
 	}
-	stored, ended, err := s.LookUp(ctx, order.OrderID)
-	if err != nil {
-		return true
-	}
-	now, outcome := s.Clock.Now(), (*wire.Outcome)(nil)
-	if ended {
-		outcome, err = s.Signatures.UnwrapOutcome(stored.Data, s.Subjects.Outcome(order.OrderID))
-	}
-	switch {
-	case !ended, unverified(err): // an outcome whose signature does not hold is none
-		return now.Before(order.NotAfter.Add(orders.GateSlack))
-	case err != nil:
-		return true
-	}
-	return outcome.Result == wire.ResultSucceeded && now.Before(orders.LeavingUntil(outcome, orders.Earlier(outcome.FinishedAt.Time, now)))
-}
-
-// LookUp finds out whether an order has ended, and returns its outcome then. One that the stream has lost the planner stores again.
-func (s *Store) LookUp(ctx context.Context, orderID string) (outcome natsbus.Record, ended bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
-	defer cancel()
-	outcome, ended, err = s.Records.Last(ctx, s.Subjects.OutcomesStream(), s.Subjects.Outcome(orderID))
-	if err != nil {
-		return outcome, false, fmt.Errorf("its outcome: %w", err)
-	}
-	return outcome, ended, nil
+	return s.Clock.Now().Before(order.NotAfter.Add(orders.GateSlack))
 }
