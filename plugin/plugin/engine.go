@@ -247,9 +247,7 @@ func (e *engine) members(namespace, group string) []*v1.Pod {
 func (e *engine) forget(uid types.UID) {
 	e.inflight.Forget(uid)
 	e.planner.Late.Forget(uid)
-	e.committer.Forget(e.store.Subjects.Order(wire.KindPod, string(uid)))
 	e.memory.Forget(uid)
-	e.verified.samples.Forget(uid)
 }
 
 // nodeChanged takes in that a node was added or changed. Pods that no filter of the scheduler rejected, since their

@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
 )
 
 // tokenVolume begins the names of the volumes that the API server adds for the tokens of service accounts; what follows is random.
@@ -214,17 +215,18 @@ const (
 	fullFor     = 10 * time.Minute
 )
 
+// mostInFull is more than the pods that can be tried in full at once: each has had a sample.
+const mostInFull = int(fullFor/sampleEvery) + 1
+
 // Samples guards the planner's refusals, which no filter of the scheduler has seen: now and then one of the nodes that
 // its columns rule out is verified with everything removed that may be. Safe for concurrent use.
 type Samples struct {
 	mu     sync.Mutex
 	next   time.Time
-	inFull map[types.UID]time.Time // pods whose refusal was wrong, until when they are tried in full
+	inFull *lru.Cache // pods whose refusal was wrong, until when they are tried in full
 }
 
-func NewSamples() *Samples {
-	return &Samples{inFull: map[types.UID]time.Time{}}
-}
+func NewSamples() *Samples { return &Samples{inFull: lru.New(mostInFull)} }
 
 // Due reports whether a sample is to be verified now, and takes that turn.
 func (s *Samples) Due(now time.Time) bool {
@@ -238,26 +240,10 @@ func (s *Samples) Due(now time.Time) bool {
 }
 
 // Missed notes that a pod was refused wrongly.
-func (s *Samples) Missed(now time.Time, pod types.UID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.inFull[pod] = now.Add(fullFor)
-}
+func (s *Samples) Missed(now time.Time, pod types.UID) { s.inFull.Add(pod, now.Add(fullFor)) }
 
 // Full reports whether a pod is tried on every node that removing pods may help, whatever the columns say.
 func (s *Samples) Full(now time.Time, pod types.UID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	until, ok := s.inFull[pod]
-	if ok && !now.Before(until) {
-		delete(s.inFull, pod)
-		return false
-	}
-	return ok
-}
-
-func (s *Samples) Forget(pod types.UID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.inFull, pod)
+	until, ok := s.inFull.Get(pod)
+	return ok && now.Before(until.(time.Time))
 }
