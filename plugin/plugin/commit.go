@@ -366,6 +366,5 @@ func (e *engine) lookForMembers(ctx context.Context, now time.Time) {
 // groupDeleted takes in that a PodGroup was deleted: it needs no room.
 func (e *engine) groupDeleted(uid types.UID) {
 	e.forget(uid)
-	e.committer.Forget(e.store.Subjects.Order(wire.KindGroup, string(uid)))
 	e.verified.failures.Forget(string(uid))
 }

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/natsbus"
@@ -25,6 +26,10 @@ const (
 	commitAgain = 250 * time.Millisecond
 )
 
+// mostSubjects bounds of how many preemptors it is kept how far their orders were read. A commit that names too early a message is refused,
+// and that tells which is the last.
+const mostSubjects = 1 << 16
+
 // ErrUnanswered says that no planner has answered a commit in time: what has become of the order is not known here.
 var ErrUnanswered = errors.New("no planner has answered in time")
 
@@ -39,33 +44,22 @@ type Committer struct {
 
 	mu     sync.Mutex
 	asking map[string]func(*wire.CommitReply) // by order: what takes its answer
-	last   map[string]uint64                  // by subject, the sequence of its last message as far as it was read
+	last   *lru.Cache                         // by subject, the sequence of its last message as far as it was read
 }
 
 // NewCommitter makes one that has asked nothing.
 func NewCommitter(bus Bus, clock clock.PassiveClock) *Committer {
-	return &Committer{Bus: bus, Clock: clock, asking: map[string]func(*wire.CommitReply){}, last: map[string]uint64{}}
+	return &Committer{Bus: bus, Clock: clock, asking: map[string]func(*wire.CommitReply){}, last: lru.New(mostSubjects)}
 }
 
 // Read notes a message of a subject, which the next order there is stored behind.
-func (c *Committer) Read(subject string, sequence uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.last[subject] = sequence
-}
+func (c *Committer) Read(subject string, sequence uint64) { c.last.Add(subject, sequence) }
 
 // After is the sequence of the last message of a subject as far as it was read, 0 for none.
 func (c *Committer) After(subject string) uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.last[subject]
-}
-
-// Forget drops what is known of a subject.
-func (c *Committer) Forget(subject string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.last, subject)
+	last, _ := c.last.Get(subject)
+	sequence, _ := last.(uint64)
+	return sequence
 }
 
 // Heard takes in that an order, or a void of it, is in the stream.

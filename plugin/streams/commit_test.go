@@ -70,8 +70,4 @@ func TestACommitNamesTheMessageThatWasReadLast(t *testing.T) {
 	if c.After("a") != 9 || c.After("b") != 0 {
 		t.Errorf("%d and %d", c.After("a"), c.After("b"))
 	}
-	c.Forget("a")
-	if c.After("a") != 0 {
-		t.Error("it is not forgotten")
-	}
 }
