@@ -48,7 +48,7 @@ func TestWhatIsRememberedOfPodsAlikeIsBounded(t *testing.T) {
 	for i := range 2 * maxPrefetchClasses {
 		f.Needed(pod("p", "", 5, large).Namespace(fmt.Sprint(i)).Obj(), Potential{Count: 1})
 	}
-	if len(f.classes) != maxPrefetchClasses {
-		t.Errorf("%d kinds", len(f.classes))
+	if f.classes.Len() != maxPrefetchClasses {
+		t.Errorf("%d kinds", f.classes.Len())
 	}
 }

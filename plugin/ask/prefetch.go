@@ -2,10 +2,10 @@ package ask
 
 import (
 	"reflect"
-	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/utils/lru"
 
 	"makeway.dev/makeway/plugin/tracing"
 )
@@ -37,10 +37,7 @@ func prefetchClassOf(pod *v1.Pod) prefetchClass {
 // History remembers where preemption could help for the last pods of each class that did not fit. A
 // plan for the next one is asked for while the scheduler's filters still run, instead of after them. Safe for
 // concurrent use.
-type History struct {
-	mu      sync.Mutex
-	classes map[prefetchClass]*streak
-}
+type History struct{ classes *lru.Cache }
 
 // streak is so many pods in a row for which preemption could help on the same nodes, and the last of them.
 type streak struct {
@@ -51,49 +48,37 @@ type streak struct {
 
 // matches reports whether the streak is of pods like this one: where they ask for other things, a plan is asked
 // for in vain, or again.
-func (s *streak) matches(pod *v1.Pod) bool {
+func (s streak) matches(pod *v1.Pod) bool {
 	a, b := &s.pod.Spec, &pod.Spec
 	return reflect.DeepEqual(a.NodeSelector, b.NodeSelector) && reflect.DeepEqual(a.Affinity, b.Affinity) && reflect.DeepEqual(a.Tolerations, b.Tolerations)
 }
 
-func NewHistory() *History {
-	return &History{classes: map[prefetchClass]*streak{}}
+func NewHistory() *History { return &History{lru.New(maxPrefetchClasses)} }
+
+// of is the streak of pods like this one; empty where there is none.
+func (h *History) of(pod *v1.Pod) streak {
+	if last, ok := h.classes.Get(prefetchClassOf(pod)); ok && last.(streak).matches(pod) {
+		return last.(streak)
+	}
+	return streak{}
 }
 
 // Needed notes that a pod needs a plan, on these nodes. O(names in them).
 func (h *History) Needed(pod *v1.Pod, nodes Potential) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	class := prefetchClassOf(pod)
-	last := h.classes[class]
-	if last != nil && last.matches(pod) && last.nodes.equal(nodes) {
-		last.length = min(last.length+1, PrefetchAfter)
-		return
+	now := streak{pod: pod, nodes: nodes, length: 1}
+	if last := h.of(pod); last.length > 0 && last.nodes.equal(nodes) {
+		now.length = min(last.length+1, PrefetchAfter)
 	}
-	if last == nil && len(h.classes) >= maxPrefetchClasses {
-		for any := range h.classes {
-			delete(h.classes, any)
-			break
-		}
-	}
-	h.classes[class] = &streak{pod: pod, nodes: nodes, length: 1}
+	h.classes.Add(prefetchClassOf(pod), now)
 }
 
 // Forget ends a streak: a pod has needed no plan.
-func (h *History) Forget(pod *v1.Pod) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.classes, prefetchClassOf(pod))
-}
+func (h *History) Forget(pod *v1.Pod) { h.classes.Remove(prefetchClassOf(pod)) }
 
 // Nodes are those that a pod is expected to need a plan on; ok is false where it may need none.
 func (h *History) Nodes(pod *v1.Pod) (nodes Potential, ok bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if last := h.classes[prefetchClassOf(pod)]; last != nil && last.length >= PrefetchAfter && last.matches(pod) {
-		return last.nodes, true
-	}
-	return Potential{}, false
+	last := h.of(pod)
+	return last.nodes, last.length >= PrefetchAfter
 }
 
 // Prefetch is a plan that is asked for before PostFilter wants one. It is of use where PostFilter would ask the same.
