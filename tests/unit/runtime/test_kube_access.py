@@ -17,7 +17,7 @@ class Source:
         self.seconds = seconds
         self.reads = 0
 
-    async def renew(self, access: Access) -> None:
+    async def renew(self, access: Access, *, refused: bool) -> None:
         self.reads += 1
         await asyncio.sleep(self.seconds)
         access.api_key["BearerToken"] = f"Bearer {self.reads}"

@@ -190,13 +190,18 @@ async def test_a_program_is_told_of_the_cluster_and_asked_again_when_its_token_e
     assert spec["cluster"]["certificate-authority-data"] == encoded("authority")
 
 
-async def test_a_program_is_not_asked_while_what_it_said_holds(tmp_path: Path) -> None:
+async def test_a_program_is_not_asked_while_what_it_said_holds_and_is_taken(tmp_path: Path) -> None:
     late = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
-    login = program(tmp_path, {"token": "t", "expirationTimestamp": late})
+    login = program(tmp_path, {"token": "revoked", "expirationTimestamp": late})
+    found = await loaded(kubeconfig(tmp_path / "config", by_program(str(login))))
 
-    await renew(await loaded(kubeconfig(tmp_path / "config", by_program(str(login)))))
-
+    found._fresh_until = 0.0
+    await found.auth_settings()
     assert len((tmp_path / "told").read_text().splitlines()) == 1
+
+    program(tmp_path, {"token": "new", "expirationTimestamp": late})
+    await renew(found)
+    assert authorization(found) == "Bearer new"
 
 
 async def test_a_program_may_say_a_certificate(tmp_path: Path) -> None:

@@ -65,8 +65,8 @@ _MALFORMED: Final = (KeyError, TypeError, AttributeError, AssertionError)
 class _Loader(Protocol):
     """A source of access."""
 
-    async def renew(self, access: Access) -> None:
-        """Read what does not last again: a token, a program's certificate."""
+    async def renew(self, access: Access, *, refused: bool) -> None:
+        """Read what does not last again: a token, a program's certificate. `refused`: by the server."""
 
 
 class Access(Configuration):  # type: ignore[misc]
@@ -80,11 +80,13 @@ class Access(Configuration):  # type: ignore[misc]
         self._loader = loader
         self._clock = clock
         self._fresh_until = clock() + TOKEN_LIFE_SECONDS
+        self._refused = False
         self._renewing = asyncio.Lock()
 
     def expire(self) -> None:
         """Read the token's source again before the next request: the server answered 401."""
         self._fresh_until = self._clock()
+        self._refused = True
 
     async def auth_settings(self) -> dict[str, Any]:
         """Return the library's settings, renewed also where a certificate is all there is.
@@ -96,7 +98,8 @@ class Access(Configuration):  # type: ignore[misc]
             if self._clock() >= self._fresh_until:
                 async with asyncio.timeout(RENEWAL_SECONDS), self._renewing:
                     if self._clock() >= self._fresh_until:
-                        await self._loader.renew(self)
+                        refused, self._refused = self._refused, False
+                        await self._loader.renew(self, refused=refused)
                         self._fresh_until = self._clock() + TOKEN_LIFE_SECONDS
         except TimeoutError as error:
             raise ConfigurationError(
@@ -117,7 +120,7 @@ class _ServiceAccount(InClusterConfigLoader):  # type: ignore[misc]
         super()._read_token_file()
         self.token = self.token.strip()
 
-    async def renew(self, access: Access) -> None:
+    async def renew(self, access: Access, *, refused: bool) -> None:
         self._read_token_file()
         self._set_config(access)
 
@@ -161,7 +164,9 @@ class _Kubeconfig(KubeConfigLoader):  # type: ignore[misc]
         if "server" not in self._cluster:
             raise ConfigException(f"cluster {self._names[0]} has no server")
 
-    async def renew(self, access: Access) -> None:
+    async def renew(self, access: Access, *, refused: bool) -> None:
+        if refused:
+            self._ends = None
         await self._load_authentication()
         self._set_config(access)
 
@@ -187,7 +192,7 @@ class _Kubeconfig(KubeConfigLoader):  # type: ignore[misc]
         return True
 
     async def load_from_exec_plugin(self) -> bool:
-        """Ask the user's program, unless what it said still holds."""
+        """Ask the user's program, unless what it said still holds and the server takes it."""
         if self._ends is not None and datetime.now(UTC) < self._ends - _RENEWED_BEFORE:
             return True
         user = f"user {self._names[1]}"
