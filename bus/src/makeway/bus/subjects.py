@@ -57,8 +57,13 @@ OTHER_ACCOUNT = "_R_.>"
 
 
 def matches(subject: str, pattern: str) -> bool:
-    """Report whether a subject is one of a pattern's, with `*` for one token and `>` for the rest."""
+    """Report whether a subject is one of a pattern's, with `*` for one token and `>` for the rest.
+
+    One with an empty token is none: NATS takes it for a reply, and then for no subject that is allowed.
+    """
     tokens, wanted = subject.split("."), pattern.split(".")
+    if not all(tokens):
+        return False
     if wanted[-1] == ">":
         tokens, wanted = tokens[: len(wanted) - 1], wanted[:-1]
         if len(subject.split(".")) == len(wanted):
