@@ -22,8 +22,8 @@ type Potential struct {
 // PotentialNodes reads the cycle's statuses. named says that every node with a status of its own is in the
 // snapshot, as the scheduler has it; an extender may have named others.
 //
-// O(nodes), as a walk over the statuses: looking each node up by its name takes six times as long for
-// 5,000 nodes.
+// O(nodes), as two walks over the statuses, of which the second names the nodes of one kind. For 5,000 nodes, looking each up by its
+// name takes six times as long, and one walk that names both kinds three times.
 func PotentialNodes(statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister, named bool) (p Potential, total int, err error) {
 	all, err := nodes.List()
 	if err != nil {
@@ -33,28 +33,46 @@ func PotentialNodes(statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister, n
 	if !ok {
 		return Potential{}, 0, fmt.Errorf("statuses of type %T do not list their nodes", statuses)
 	}
-	total = len(all)
-	helped, others := make([]string, 0, min(total, explicit.Len())), []string{}
-	explicit.ForEachExplicitNode(func(name string, status *fwk.Status) {
-		if !named {
-			if _, err := nodes.Get(name); err != nil {
-				return
-			}
+	there := func(name string) bool {
+		if named {
+			return true
 		}
-		if status.Code() == fwk.Unschedulable {
-			helped = append(helped, name)
-		} else {
-			others = append(others, name)
+		_, err := nodes.Get(name)
+		return err == nil
+	}
+	listed := 0
+	explicit.ForEachExplicitNode(func(name string, status *fwk.Status) {
+		if there(name) {
+			listed++
+			p.Count += helped(status)
 		}
 	})
-	absent, allBut := total-len(helped)-len(others), len(helped) > total/2
-	if absent > 0 {
-		allBut = explicit.AbsentNodesStatus().Code() == fwk.Unschedulable
+	total, names := len(all), p.Count
+	p.Nodes.AllBut = p.Count > total/2
+	if listed < total {
+		p.Nodes.AllBut = helped(explicit.AbsentNodesStatus()) == 1
 	}
-	if allBut {
-		return Potential{Count: total - len(others), Nodes: wire.NodeSelection{Names: others, AllBut: true}}, total, nil
+	if p.Nodes.AllBut {
+		names, p.Count = listed-p.Count, p.Count+total-listed
 	}
-	return Potential{Count: len(helped), Nodes: wire.NodeSelection{Names: helped}}, total, nil
+	if names == 0 {
+		return p, total, nil
+	}
+	p.Nodes.Names = make([]string, 0, names)
+	explicit.ForEachExplicitNode(func(name string, status *fwk.Status) {
+		if (helped(status) == 1) != p.Nodes.AllBut && there(name) {
+			p.Nodes.Names = append(p.Nodes.Names, name)
+		}
+	})
+	return p, total, nil
+}
+
+// helped is 1 of a node that removing pods may help, else 0.
+func helped(status *fwk.Status) int {
+	if status.Code() == fwk.Unschedulable {
+		return 1
+	}
+	return 0
 }
 
 // equal reports whether the same nodes are meant, written down in the same way. O(names).
