@@ -38,6 +38,14 @@ def test_annotations_that_cannot_be_read_are_told_with_what_they_mean() -> None:
     assert result.remedy
 
 
+def test_a_toleration_without_a_time_is_told_to_have_no_effect() -> None:
+    result = judge([make_class("short", 5), make_class("steady", 5, 0)], nominator=False)
+
+    assert result.state == "warning"
+    assert result.detail.startswith("short: without preemption-toleration")
+    assert result.detail.endswith("toleration-seconds its pods tolerate no preemption")
+
+
 def test_only_so_many_classes_are_named() -> None:
     result = judge([delaying(f"class-{number}", "soon") for number in range(8)], nominator=False)
 

@@ -17,7 +17,7 @@ from makeway.core.k8s.objects import PriorityClass
 from makeway.core.policy.delay import UnreadableDelay, delay_of
 from makeway.core.policy.external import ANNOTATION, EXTERNAL, asks_for_external, is_external
 from makeway.core.policy.lost_work import interval_problem
-from makeway.core.policy.toleration import UnreadableAnnotation, toleration_of
+from makeway.core.policy.toleration import TOLERATION_SECONDS, UnreadableAnnotation, toleration_of
 from makeway.core.text import first_few
 
 NAME: Final = "priority classes"
@@ -48,6 +48,8 @@ def judge(classes: Sequence[PriorityClass], *, nominator: bool) -> CheckResult:
         toleration = toleration_of(one)
         if isinstance(toleration, UnreadableAnnotation):
             unread.append(f"{name}: {toleration}; no pod of it is preempted")
+        elif toleration is not None and TOLERATION_SECONDS not in (one.metadata.annotations or {}):
+            unread.append(f"{name}: without {TOLERATION_SECONDS} its pods tolerate no preemption")
         match delay_of(one):
             case UnreadableDelay() as unreadable:
                 unread.append(f"{name}: {unreadable}; nothing is delayed")
