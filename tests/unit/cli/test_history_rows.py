@@ -145,6 +145,8 @@ def test_a_plan_that_no_order_has_come_of_is_marked_once_none_can_come() -> None
     assert [row.reason.partition(":")[0] for row in found] == ["planned again", "no order", "asked ahead"]
     assert cells(found[1], later)[7:9] == ("not carried out", "no order")
     assert [row.result for row in rows(decision(), order(), now=later)] == ["live"]
+    (late,) = rows(decision(), order(), now=later + timedelta(minutes=9))
+    assert (late.result, cells(late, later)[7]) == ("overdue", "no outcome")
     assert [row.result for row in rows(decision(mode="observe"), now=later)] == ["observed"]
 
 

@@ -187,6 +187,18 @@ def test_of_many_victims_the_first_of_each_end_are_named_and_the_others_counted(
     assert [line.partition(";")[2] for line in violating] == [" it violates a PDB; no outcome yet"]
 
 
+def test_an_order_that_no_evictor_has_carried_out_in_time_is_told_so() -> None:
+    order = MESSAGES["order.full"]
+    assert isinstance(order, EvictionOrder)
+    story = Story(order=order, overdue=True)
+
+    lines = pending_lines(Pending(answer=refused, unblocked_by=()), story)
+
+    assert "room is being made" not in "\n".join(lines)
+    assert any("last order: ord-" in line and "no evictor carried it out in time" in line for line in lines)
+    assert any("`makeway check` says whether one runs" in line for line in of_order(story))
+
+
 def test_an_order_that_made_room_is_not_called_in_vain() -> None:
     assert "last order" not in said("succeeded")
 

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from builders_bus import NOW, make_decision, make_order, make_outcome, make_preemptor, make_victim
 from makeway.bus.comparison import Comparison
 from makeway.bus.plan import Refusal
+from makeway.cli.history.story import OVERDUE
 from makeway.dev.samples import MESSAGES
 from makeway.ui.edge.answers import encoded
-from makeway.ui.model.entries import MOST_TEXT, MOST_VICTIMS, OVERDUE
+from makeway.ui.model.entries import MOST_TEXT, MOST_VICTIMS
 from makeway.ui.model.timeline import Timeline
 
 _LATER = NOW + timedelta(minutes=5)

@@ -18,7 +18,7 @@ from makeway.bus.comparison import Comparison
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import EvictionOrder, Outcome, Victim
 from makeway.cli.ages import age
-from makeway.cli.history.story import NOT_CARRIED_OUT, Message, Row, Story, row_of
+from makeway.cli.history.story import NOT_CARRIED_OUT, OVERDUE, Message, Row, Story, row_of
 from makeway.cli.tables import Column
 from makeway.cli.units import names_of
 from makeway.core.k8s.times import api_time
@@ -50,6 +50,7 @@ _SHOWN_VICTIMS: Final = 3
 
 _WORDS: Final = {
     "live": "in flight",
+    OVERDUE: "no outcome",
     NOT_CARRIED_OUT: "not carried out",
     "notNeeded": "not needed",
     "bestEffort": "best effort",

@@ -19,6 +19,11 @@ ORDERED_WITHIN: Final = timedelta(seconds=30)
 
 NOT_CARRIED_OUT: Final = "notCarriedOut"
 
+OVERDUE: Final = "overdue"
+"""The result of an order that has no outcome, and whose deadline is past."""
+
+_GRACE: Final = timedelta(seconds=2)
+
 _PLANNED_AGAIN: Final = "planned again: its scheduler asked once more"
 _NOT_ORDERED: Final = "no order: its scheduler found other room, or its filters said no"
 
@@ -30,7 +35,8 @@ class Story(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What belongs together; each None where it is not known (yet), and where there is none.
 
     order: what carries the decision out. outcome: how that ended. comparison: what another scheduler did
-    instead, and makeway would have done. times: how often the pod was refused for the same reason.
+    instead, and makeway would have done. times: how often the pod was refused for the same reason. overdue:
+    the order had no outcome when it was read, though its deadline was past.
     """
 
     order: EvictionOrder | None = None
@@ -38,6 +44,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     decision: DecisionRecord | None = None
     comparison: Comparison | None = None
     times: int = 1
+    overdue: bool = False
 
     @property
     def by_others(self) -> Comparison | None:
@@ -93,10 +100,10 @@ class Row(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     Attributes:
         at: when it was decided; of a repeated refusal, the last time.
         kind: pod, group, or quota.
-        result: live (its order has no outcome yet), the outcome's result, or, without an order: observed,
-            planned (its order may still come), notCarriedOut (none came, or a void in its place), refused,
-            preempted (by kube-scheduler's own preemption or another scheduler's; node and victims are what
-            happened), or for a quota what became of it.
+        result: live (its order has no outcome yet), overdue (nor when its deadline is past), the outcome's
+            result, or, without an order: observed, planned (its order may still come), notCarriedOut (none
+            came, or a void in its place), refused, preempted (by kube-scheduler's own preemption or another
+            scheduler's; node and victims are what happened), or for a quota what became of it.
         namespace: of the pod or PodGroup that room was made for.
         name: of that pod or PodGroup.
         uid: of that pod or PodGroup.
@@ -134,6 +141,11 @@ class Row(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     preempted_by: str = ""
 
 
+def is_overdue(order: EvictionOrder, now: datetime) -> bool:
+    """Report whether an order's outcome should be there."""
+    return order.not_after + _GRACE < now
+
+
 def row_of(story: Story, last: datetime | None, now: datetime) -> Row:
     """Return the row of a story; a plan that no order has come of in time is marked.
 
@@ -145,6 +157,8 @@ def row_of(story: Story, last: datetime | None, now: datetime) -> Row:
     preemptor = story.room_for
     ordered = order if order is not None and order.void is None else None
     result, reason = _result(story), _reason(story)
+    if result == "live" and ordered is not None and is_overdue(ordered, now):
+        result = OVERDUE
     if result == "planned" and now - (story.at or now) >= ORDERED_WITHIN:
         again = last is not None and story.at is not None and story.at < last
         result, reason = NOT_CARRIED_OUT, reason or (_PLANNED_AGAIN if again else _NOT_ORDERED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from makeway.bus.messages import EvictionOrder, Victim
 from makeway.cli.connect.objects import asked_of_each
 from makeway.cli.errors import needed, tell
 from makeway.cli.history.comparisons import comparisons
-from makeway.cli.history.story import Story
+from makeway.cli.history.story import Story, is_overdue
 from makeway.cli.mode.brake import brake_seen
 from makeway.cli.offline.finding import (
     decision_named,
@@ -94,7 +95,9 @@ class Subject:
 async def story_of(bus: Bus, order: EvictionOrder) -> Story:
     """Read what belongs to an order. Raises BusError."""
     decision = await decision_named(bus, order.decision_id) if order.decision_id else None
-    return Story(order=order, outcome=await outcome_of(bus, order.order_id), decision=decision)
+    outcome = await outcome_of(bus, order.order_id)
+    overdue = outcome is None and order.void is None and is_overdue(order, datetime.now(UTC))
+    return Story(order=order, outcome=outcome, decision=decision, overdue=overdue)
 
 
 async def orders_about(bus: Bus, subject: Subject) -> tuple[list[EvictionOrder], list[EvictionOrder]]:

@@ -161,11 +161,21 @@ def of_order(story: Story) -> Iterator[str]:
     if order.void is not None:
         yield f"  not stored: {order.void.reason}: {order.void.message}"
     elif story.outcome is None:
-        yield f"  no outcome yet; nothing of it begins after {api_time(order.not_after)}"
+        yield f"  {_open(story, order)}"
     else:
         why = f": {story.outcome.message}" if story.outcome.message else ""
         yield f"  {story.outcome.result} {api_time(story.outcome.finished_at)}{why}"
     yield from decided(story.decision, order.decision_id)
+
+
+def _open(story: Story, order: EvictionOrder) -> str:
+    """Say till when an order without an outcome may begin, or that it was not carried out in time."""
+    until = api_time(order.not_after)
+    if story.overdue:
+        return (
+            f"no outcome by {until}: no evictor carried it out in time; `makeway check` says whether one runs"
+        )
+    return f"no outcome yet; nothing of it begins after {until}"
 
 
 def _victims(story: Story, order: EvictionOrder) -> Iterator[str]:
@@ -271,7 +281,7 @@ def waiting(told: Explanation, found: Pending) -> Iterator[str]:
     answer, story, last, group = found.answer, told.story, told.last_decision, told.group
     held, delayed, leaving, unplanned = told.held, told.delayed, told.leaving, told.unplanned
     name = f"{answer.namespace}/{answer.name} (priority {answer.preemptor.priority})"
-    if story is not None and story.outcome is None:
+    if story is not None and story.outcome is None and not story.overdue:
         yield f"{name} is pending: room is being made for it"
         yield from held_order(told.waits_for)
         yield from of_order(story)
@@ -318,10 +328,14 @@ def held_order(waits_for: PodCondition | None) -> Iterator[str]:
 
 def _in_vain(story: Story | None) -> Iterator[str]:
     """Say how the last order ended, where it made no room, and which victims could not be evicted."""
-    if story is None or story.order is None or story.outcome is None or story.outcome.result == "succeeded":
+    if story is None or story.order is None:
         return
-    outcome = story.outcome
     what = f"node {story.order.node}" if story.order.node else "its group"
+    if story.overdue:
+        yield f"  last order: {story.order.order_id} for {what}: {_open(story, story.order)}"
+    outcome = story.outcome
+    if outcome is None or outcome.result == "succeeded":
+        return
     yield (
         f"  last order: {outcome.order_id} for {what}, {outcome.result} "
         f"{api_time(outcome.finished_at)}: {outcome.message or outcome.reason}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -18,11 +17,6 @@ MOST_VICTIMS: Final = 20
 
 MOST_TEXT: Final = 400
 """Characters of a message that are listed."""
-
-OVERDUE: Final = "overdue"
-"""The result of an order that has no outcome, and whose deadline is past."""
-
-_GRACE: Final = timedelta(seconds=2)
 
 
 V = TypeVar("V", DecisionRecord, EvictionOrder, Outcome, Choice)
@@ -71,12 +65,10 @@ def _few(of: V, **others: Any) -> V:
     return msgspec.structs.replace(of, victims=of.victims[:MOST_VICTIMS], **others)
 
 
-def entry_of(key: str, row: Row, revision: int, victims_total: int, now: datetime) -> Entry:
+def entry_of(key: str, row: Row, revision: int, victims_total: int) -> Entry:
     """Return a row as the page lists it."""
     reason, _, message = row.reason.partition(": ")
-    overdue = row.result == "live" and row.until is not None and row.until + _GRACE < now
     fields = msgspec.structs.asdict(row) | {
-        "result": OVERDUE if overdue else row.result,
         "reason": reason[:MOST_TEXT],
         "victims": first(row.victims),
     }

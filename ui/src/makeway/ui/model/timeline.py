@@ -112,7 +112,7 @@ class Timeline:
             return
         before = self._entries.get(key)
         total = max(victims, before.victims_total if before is not None else 0)
-        entry = entry_of(key, row, self.revision + 1, total, now)
+        entry = entry_of(key, row, self.revision + 1, total)
         if entry.result in _UNSETTLED:
             self._unsettled[key] = None
         else:

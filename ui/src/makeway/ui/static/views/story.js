@@ -62,7 +62,7 @@ function whom(one) {
   return h('span', null, `group ${one.group.namespace}/${one.group.name}`, h('span', { class: 'muted' }, ` priority ${one.group.priority}`));
 }
 
-function order({ order: one, outcome, decision: decided }, mine, heading) {
+function order({ order: one, outcome, decision: decided, overdue }, mine, heading) {
   const became = new Map((outcome?.victims || []).map((victim) => [victim.uid, victim]));
   const columns = [['Victim', 'name'], ['Priority', 'number'], ['Node', 'name'], ['Rule', 'text'], ['What became of it', 'text']];
   return h('section', { class: 'card' },
@@ -71,7 +71,7 @@ function order({ order: one, outcome, decision: decided }, mine, heading) {
       ['For', whom(one) || `queue ${one.queue}, whose maximum was lowered`],
       ['On', one.node ? h('a', { href: link('/cluster', { node: one.node }) }, one.node) : (one.members || []).length ? `${counted(new Set(one.members.map((member) => member.node)).size, 'node')}, for ${counted(one.members.length, 'member')}` : null],
       ['Ordered', whole(one.createdAt)],
-      ['Ended', outcome ? [result(outcome.result), ` ${whole(outcome.finishedAt)}`] : one.void ? 'never: it was not stored' : 'no outcome yet'],
+      ['Ended', outcome ? [result(outcome.result), ` ${whole(outcome.finishedAt)}`] : one.void ? 'never: it was not stored' : overdue ? 'no outcome in time: does an evictor run?' : 'no outcome yet'],
       ['Because', one.void ? `${spaced(one.void.reason)}: ${one.void.message}` : outcome && outcome.result !== 'succeeded' ? outcome.message || outcome.reason : null],
       ['Rolled back', outcome?.rollback ? `nomination ${outcome.rollback.nominationReverted ? 'reverted' : 'left as it was'}, ${counted((outcome.rollback.conditionsCleared || []).length, 'condition')} cleared` : null],
       ['Awaits', (one.awaited || []).length ? counted(one.awaited.length, 'pod') + ' that leave anyway' : null],
