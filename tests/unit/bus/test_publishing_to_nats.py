@@ -11,7 +11,7 @@ from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import Void
 from makeway.bus.nats.connection import ConnectionTimings
-from makeway.bus.nats.jetstream import MSG_ID
+from makeway.bus.nats.jetstream import MSG_ID, JetStreamError
 from makeway.bus.nats.publishing import AlreadyExists, MessageTooLarge, Published
 from makeway.bus.orders import OrderWriter, voided
 from makeway.bus.records import Last
@@ -169,6 +169,24 @@ async def test_a_message_that_the_stream_cannot_take_is_refused_for_good(bus: Bu
 async def test_a_message_that_the_server_cannot_take_is_refused_for_good(bus: Bus) -> None:
     with pytest.raises(MessageTooLarge, match="more than the server takes"):
         await bus.publish_decision(make_decision(planner="x" * 2_000_000))
+
+
+async def test_the_largest_message_is_stored_and_a_byte_more_ends_no_connection(bus: Bus) -> None:
+    """The server counts the headers too."""
+    headers = {"Nats-Msg-Id": "id", "traceparent": "00-é"}
+    room = bus.jetstream.max_payload - len(
+        "NATS/1.0\r\nNats-Msg-Id: id\r\ntraceparent: 00-é\r\n\r\n".encode()
+    )
+    subject = "makeway.v1.decisions.pod.a"
+
+    with pytest.raises(JetStreamError, match="more than the server takes") as refused:
+        await bus.jetstream.publish(subject, b"x" * (room + 1), headers=headers, timeout_seconds=5)
+    assert refused.value.too_large
+
+    assert (
+        await bus.jetstream.publish(subject, b"x" * room, headers=headers, timeout_seconds=5)
+    ).sequence == 1
+    assert bus.healthy() == ""
 
 
 async def test_who_asks_without_a_connection_leaves_nothing_behind(

@@ -6,7 +6,8 @@ good while `is_connected` stays true (nats.py#914): one such message in a stream
 process that it is delivered to.
 
 And nats-py notes who waits for an answer before it finds out that it cannot ask: each request while there
-is no connection stays in its memory for good.
+is no connection stays in its memory for good. It counts no headers to the size of a message, where the server
+does, which then closes the connection; and so does the client, for good.
 
 And it waits for the answer with asyncio.wait_for, which in Python 3.11 forgets that its task was cancelled
 where the answer has just come (cpython#86296): the task goes on as if nothing had been said. So does the task
@@ -65,7 +66,9 @@ class TolerantClient(Client):
         """
         if not self.is_connected:
             raise nats.errors.OutboundBufferLimitError
-        if len(payload) > self.max_payload:
+        head = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
+        size = len(payload) + (len(f"NATS/1.0\r\n{head}\r\n".encode()) if head else 0)
+        if size > self.max_payload:
             raise nats.errors.MaxPayloadError
         try:
             async with asyncio.timeout(timeout):
