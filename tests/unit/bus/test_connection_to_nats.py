@@ -361,6 +361,22 @@ async def test_a_server_that_hangs_ends_the_process(connect_bus: ConnectBus, nat
         nats_server.resume()
 
 
+async def test_a_server_that_has_left_the_cluster_is_tried_no_more(bus: Bus, nats_server: NatsServer) -> None:
+    client, given = bus.connection.client, f"127.0.0.1:{nats_server.port}"
+
+    async def told(**info: object) -> set[str]:
+        await client._process_info(info)
+        return {server.uri.netloc for server in client._server_pool}
+
+    assert await told(connect_urls=["10.0.0.1:4222", "10.0.0.2:4222"]) == {
+        given,
+        "10.0.0.1:4222",
+        "10.0.0.2:4222",
+    }
+    assert await told(connect_urls=["10.0.0.2:4222"]) == {given, "10.0.0.2:4222"}
+    assert await told(ldm=False) == {given, "10.0.0.2:4222"}
+
+
 HASTY = ConnectionTimings(probe_interval=0.1, probe_timeout=10, reconnect_limit=0.5)
 
 

@@ -9,6 +9,9 @@ And nats-py notes who waits for an answer before it finds out that it cannot ask
 is no connection stays in its memory for good. It counts no headers to the size of a message, where the server
 does, which then closes the connection; and so does the client, for good.
 
+It keeps every address of a server that it ever heard of. Each that is dead costs a reconnection two seconds,
+and one that another has by now would be told the login.
+
 And it waits for the answer with asyncio.wait_for, which in Python 3.11 forgets that its task was cancelled
 where the answer has just come (cpython#86296): the task goes on as if nothing had been said. So does the task
 that reconnects, for ever, after the client was closed.
@@ -96,6 +99,11 @@ class TolerantClient(Client):
         self._ended = True
         if self._flush_queue is not None:  # nats-py asserts it where it has refused a URL
             await super().close()
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        if (named := info.get("connect_urls")) is not None:
+            self._server_pool = [s for s in self._server_pool if not s.discovered or s.uri.netloc in named]
+        await super()._process_info(info, initial_connection)
 
     async def _connect_to_server(self, s: Srv) -> None:
         if self._ended:
