@@ -104,3 +104,21 @@ def test_members_begin_in_the_rack_of_a_large_cluster_that_has_room_for_all() ->
 
     assert nodes == {f"n39{at}" for at in range(4)}
     assert victims == {f"low-n39{at}" for at in (0, 2, 3)}
+
+
+def test_nearly_all_pods_that_members_could_be_near_go_in_a_large_cluster_before_one_of_higher_priority() -> (
+    None
+):
+    names = [f"n{number:02}" for number in range(64)]
+    there: list[Node | Pod] = [
+        node(name, cpu=8, more={RACK: f"r{number % 3}"}) for number, name in enumerate(names)
+    ]
+    for name in names:
+        there += [pod(f"db-{name}", name, cpu="4", labels={"role": "db"})]
+        there += [pod(f"high-{name}", name, cpu="4", priority=50)]
+    near, other = member("m", "3", {"role": "db"}, {}), member("other", "3500m", {}, {})
+
+    victims, nodes = told(plan(there, (near, 10), (other, 53)))
+
+    assert len(victims) == len(nodes) == 63
+    assert not any(name.startswith("high") for name in victims)

@@ -17,7 +17,7 @@ import numpy as np
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.evaluate import reprieve
 from makeway.planner.plan.gang.draft import Draft, Placing, Slot, Taken, is_allowed, taken_of, victims_of
-from makeway.planner.plan.gang.model import CALLS, AffinityRule, Model, RoomRule, SpreadRule, unit_terms
+from makeway.planner.plan.gang.model import CALLS, Model, RoomRule, SpreadRule, unit_terms
 from makeway.planner.plan.price import SHIFT
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
 
@@ -50,7 +50,7 @@ class Stairs:
         self._gone = np.zeros_like(model.removable)
         self._debits = dict(model.debits)
         self._lost: Counter[int] = Counter()
-        self._removable = may_go(model, level, near=True)
+        self._removable = may_go(model, level)
         self._emptied_room = model.emptied(self._removable)
         self._lead = model.unit > 0
         self._lead &= ~model.follows
@@ -323,11 +323,9 @@ def _freed_by_units(model: Model, rule: RoomRule) -> Ints:
     return freed
 
 
-def may_go(model: Model, level: int, *, near: bool = False) -> Flags:
-    """Return bool[D, N]: pods up to a level; `near`: one stays in each domain that a class needs it in."""
+def may_go(model: Model, level: int) -> Flags:
+    """Return bool[D, N], the pods up to a level."""
     found = model.removable & (model.priority <= level)
-    for rule in model.affinities if near else ():
-        found &= ~_needed(model, rule, found)
     if len(model.units) == 1:
         return found
     highest = [-MOST if unit is None else max(pod.priority for pod in unit.members) for unit in model.units]
@@ -413,24 +411,3 @@ def _less(terms: list[Ints], members: Ints, best: list[Ints], count: Ints) -> Fl
         less |= equal & (ours < theirs)
         equal &= ours == theirs
     return less | equal
-
-
-def _needed(model: Model, rule: AffinityRule, may_go: Flags) -> Flags:
-    """Return bool[D, N], a pod of each domain that a class can use, where none that stays would do.
-
-    The most important one. So no victim changes where affinity lets members come. O(terms · slots · nodes).
-    """
-    found = np.zeros_like(may_go)
-    for domains, totals in zip(rule.domains, rule.totals, strict=True):
-        inside = domains >= 0
-        going = may_go & (rule.use != 0) & ~found & inside
-        left = totals.copy()
-        np.subtract.at(left, domains[inside], np.where(going, rule.use, 0).sum(axis=0)[inside])
-        used = np.unique(domains[inside & model.allowed[rule.cls]])
-        slots, nodes = np.nonzero(going)
-        order = np.lexsort((nodes, slots, -model.priority[slots, nodes]))
-        slots, nodes = slots[order], nodes[order]
-        wanted, first = np.unique(domains[nodes], return_index=True)
-        first = first[np.isin(wanted, used) & (left[wanted] <= 0)]
-        found[slots[first], nodes[first]] = True
-    return found
