@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from makeway.core.comparison import PRIORITY_SHIFT
 from makeway.core.k8s.importance import NOT_STARTED, microseconds
 from makeway.core.k8s.objects import Metadata, PriorityClass
-from makeway.core.policy.document import OBJECTIVE, GroupTerm, LostWork, Policy
+from makeway.core.policy.document import Groups, GroupTerm, LostWork, Policy
 from makeway.core.policy.facts import PodFacts
 from makeway.core.policy.lost_work import CHECKPOINT_INTERVAL, UnsavedWork
 from makeway.planner.metrics import PlannerMetrics
@@ -223,7 +223,8 @@ def test_a_group_whose_objective_names_it_takes_the_nodes_that_lose_least(seed: 
         snapshot = make_snapshot(nodes, [*pods, member], policy=Policy())
         count = chance.randint(1, len(nodes))
         gang = GangQuestion("default/g", (GangClass(ask(member), count),), count)
-        found = plan_gang(snapshot, gang, NOW, objective=WEIGHED)
+        snapshot.apply(Enforce(Policy(groups=Groups(objective=WEIGHED)), "rev-2"))
+        found = plan_gang(snapshot, gang, NOW)
         assert isinstance(found, GangPlan), number
 
         by_node = [[pod for pod in pods if pod.node == node.name] for node in nodes]
@@ -234,7 +235,8 @@ def test_a_group_whose_objective_names_it_takes_the_nodes_that_lose_least(seed: 
         highest = costs[count - 1][0]
         least = sum(sorted(lost for top, lost in costs if top <= highest)[:count])
         assert (found.price.highest, found.price.lost_work) == (highest, least), number
-        plain = plan_gang(snapshot, gang, NOW, objective=OBJECTIVE)
+        snapshot.apply(Enforce(Policy(), "rev-3"))
+        plain = plan_gang(snapshot, gang, NOW)
         assert isinstance(plain, GangPlan), number
         assert not plain.price.lost_work
 

@@ -114,20 +114,17 @@ def decision_of(
     decision_id: str,
     planner: str,
     at: datetime,
-    objective: tuple[GroupTerm, ...] = (),
     duration_seconds: float = 0.0,
     looked_at_again: bool = False,
     held_back: bool = False,
 ) -> Decision:
-    """Return a decision with what the snapshot says of its preemptor.
-
-    `objective`: of a group, where it is not the policy's.
-    """
+    """Return a decision with what the snapshot says of its preemptor."""
     policy, min_count = snapshot.exemptions, 0
+    objective: tuple[GroupTerm, ...] = ()
     if (group := request.group) is not None:
         known = snapshot.groups.records.get(GroupKey(group.namespace, group.name))
         min_count = known.min_count if known is not None else 0
-        objective = objective or policy.policy.groups.objective
+        objective = policy.policy.groups.objective
     return Decision(
         decision_id=decision_id,
         planner=planner,

@@ -18,7 +18,6 @@ import numpy as np
 from makeway.bus.messages import ClosingRule
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.constraints.queues import GuaranteeMargin
-from makeway.planner.plan.lost_work import LostWorkOf
 from makeway.planner.plan.planned_unit import PlannedUnit
 from makeway.planner.plan.price import SHIFT
 from makeway.planner.plan.who_preempts import WhoPreempts
@@ -144,10 +143,9 @@ class Model(NodePods):
     `rank`: int64[N], the nodes' order. `need`: int64[C, R]. `allowed`: bool[C, N], the class can use the
     node. `counts`: how many members of each class wait; `must`: how many have to be placed. `debits`: what
     in-flight pods take from budgets. `margins`: of queues' guarantees. `most_victims`: of one order.
-    `objective`: the terms of a price, the first counts most. `lost_work`: what decides how much pods lose,
-    None where that does not count. `preempting`: whom the group may preempt. `depth`: slots of the fullest
-    node, by which work is counted; `slots`: int64[D, N], in which of these the pods are, where others are
-    left out.
+    `objective`: the terms of a price, the first counts most. `preempting`: whom the group may preempt.
+    `depth`: slots of the fullest node, by which work is counted; `slots`: int64[D, N], in which of these the
+    pods are, where others are left out.
     """
 
     rank: Ints
@@ -164,7 +162,6 @@ class Model(NodePods):
     asked: Ints
     left_out: tuple[str, ...]
     objective: tuple[GroupTerm, ...]
-    lost_work: LostWorkOf | None
     preempting: WhoPreempts
     depth: int
     slots: Ints | None = None

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from datetime import datetime
 from itertools import compress, islice
 from typing import Final
 
 import numpy as np
 
 from makeway.bus.messages import ClosingRule
+from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.pod_groups import GroupKey
-from makeway.core.policy.document import GroupTerm
 from makeway.core.queues.queue_exempt import is_queue_exempt
 from makeway.core.queues.tree import Queue
 from makeway.planner.plan.batch import overlay
@@ -31,7 +32,7 @@ from makeway.planner.plan.gang.model import AffinityRule, Model, NodePods, RoomR
 from makeway.planner.plan.gang.parts import Part, joined, part_of
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.groups import PlanGroups
-from makeway.planner.plan.lost_work import LostWorkOf
+from makeway.planner.plan.lost_work import largest_of, lost_work_of
 from makeway.planner.plan.who_preempts import who_preempts
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
 from makeway.planner.snapshot.records import PodRecord
@@ -59,23 +60,23 @@ def modelling(
     needs: Sequence[Mapping[str, int]],
     rows_of: Sequence[Ints],
     *,
-    now_micros: int,
+    now: datetime,
     tallies: Tallies,
-    objective: tuple[GroupTerm, ...],
-    lost_work: LostWorkOf | None,
 ) -> Generator[None, None, Model]:
     """Look at the cluster once for a question. O(slots · nodes · (asked resources + rules)).
 
     `needs`: of each class, what it asks of what has a column; `rows_of`: the nodes that it can use.
-    `objective`: the terms of a price. `lost_work`: what pods lose, None where that does not count. Pauses
+    Where lost work counts it does by the measure of a member that asks for as much as the largest do. Pauses
     now and then; what changes there is not seen, or in part: a plan is to be looked at again.
 
     Raises:
         AllowanceUsedUp: the tallies' allowance did not suffice; only before the first pause.
         KeyError: the snapshot does not know a class's pod.
     """
-    questions = gang.each
-    first = questions[0]
+    questions, policy, now_micros = gang.each, snapshot.exemptions.policy, microseconds(now)
+    objective, first = policy.groups.objective, questions[0]
+    ranked = "lostWork" in objective
+    lost_work = lost_work_of(policy.lost_work, largest_of(needs), now_micros) if ranked else None
     rows = np.unique(np.concatenate(rows_of)) if rows_of else np.zeros(0, np.int64)
     over = overlay(snapshot, first)
     layers = layers_of_each(snapshot, [one.constraints for one in questions], over.placed, tallies)
@@ -147,11 +148,10 @@ def modelling(
         spreads=tuple(rule for found in rules for rule in found[1]),
         affinities=tuple(rule for found in rules for rule in found[2]),
         margins=margins,
-        most_victims=min(snapshot.exemptions.policy.limits.victims_per_order, MOST_VICTIMS),
+        most_victims=min(policy.limits.victims_per_order, MOST_VICTIMS),
         asked=asked,
         left_out=tuple(dict.fromkeys(name for one in layers for name in one.left_out)),
         objective=objective,
-        lost_work=lost_work,
         preempting=preempting,
         depth=whole.removable.shape[0],
     )

@@ -19,8 +19,6 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from makeway.core.k8s.importance import microseconds
-from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
 from makeway.planner.plan.eligibility import eligible, potential_nodes
 from makeway.planner.plan.gang.blockers import closes, with_blockers
@@ -35,7 +33,6 @@ from makeway.planner.plan.gang.refusing import depends_on, refusing
 from makeway.planner.plan.gang.search import rank_of
 from makeway.planner.plan.gang.solving import is_least, solve
 from makeway.planner.plan.gang.written import Found, seen_again, written
-from makeway.planner.plan.lost_work import largest_of, lost_work_of
 from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.planner import modelled
 from makeway.planner.plan.price import Price
@@ -66,14 +63,12 @@ def plan_gang(
     gang: GangQuestion,
     now: datetime,
     cache: PlanCache | None = None,
-    *,
-    objective: tuple[GroupTerm, ...] | None = None,
 ) -> GangPlan | PlanRefusal:
     """Decide where all members go and which pods must go for them.
 
     O(slots · nodes · members of a node), besides O(slots · members of a node) for each node that is used.
     """
-    steps = planning_gang(snapshot, gang, now, PlanCache() if cache is None else cache, objective=objective)
+    steps = planning_gang(snapshot, gang, now, PlanCache() if cache is None else cache)
     return next(found for found in steps if found is not None)
 
 
@@ -82,8 +77,6 @@ def planning_gang(
     gang: GangQuestion,
     now: datetime,
     cache: PlanCache,
-    *,
-    objective: tuple[GroupTerm, ...] | None = None,
 ) -> Generator[GangPlan | PlanRefusal | None, None, None]:
     """Plan as `plan_gang` does, and pause with None now and then; the snapshot may change there.
 
@@ -98,14 +91,13 @@ def planning_gang(
         eligible(snapshot, one.constraints, np.zeros(0, np.int64))  # remembered
         yield None
     while True:
-        terms = objective or snapshot.exemptions.policy.groups.objective
         revision = snapshot.revision
         soon = cache.awaited.at(snapshot, now)
-        plan = yield from _attempt(snapshot, gang.awaiting(soon), now, cache, terms)
+        plan = yield from _attempt(snapshot, gang.awaiting(soon), now, cache)
         if isinstance(plan, PlanRefusal) and not soon.complete:
             # A refusal, too: what it says of the room at most holds for all pods that leave.
             room = cache.awaited.at(snapshot, now, patient=True)
-            plan = yield from _attempt(snapshot, gang.awaiting(room), now, cache, terms)
+            plan = yield from _attempt(snapshot, gang.awaiting(room), now, cache)
         if isinstance(plan, PlanRefusal):
             message, retry_at = gang.left_out.told(plan.message, plan.retry_at)
             plan = replace(plan, message=message, retry_at=retry_at)
@@ -119,11 +111,10 @@ def _attempt(
     gang: GangQuestion,
     now: datetime,
     cache: PlanCache,
-    objective: tuple[GroupTerm, ...],
 ) -> Generator[None, None, GangPlan | PlanRefusal | None]:
     """Return a plan or a refusal; None where a plan was found that does not hold any more."""
     revision = snapshot.revision
-    begun = yield from _begun(snapshot, gang, now, cache, objective)
+    begun = yield from _begun(snapshot, gang, now, cache)
     if isinstance(begun, PlanRefusal):
         return begun
     scope, model, needs, left_out = begun
@@ -164,7 +155,7 @@ def _attempt(
             refusal,
             message=refusal.message + guarantees_text(model.preempting),
             depends_on=depends_on(snapshot, refusal),
-            priced=in_order(priced, gang, objective),
+            priced=in_order(priced, gang, model.objective),
         )
     part, draft, domains = best
     own, record = all(one.question.may_preempt for one in gang.classes), snapshot.groups.record_of(gang.name)
@@ -178,7 +169,7 @@ def _attempt(
             return None
         found = again
     plan = yield from written(found, gang, replace(scope, revision=snapshot.revision))
-    return replace(plan, priced=in_order(priced, gang, objective))
+    return replace(plan, priced=in_order(priced, gang, model.objective))
 
 
 def _begun(
@@ -186,12 +177,8 @@ def _begun(
     gang: GangQuestion,
     now: datetime,
     cache: PlanCache,
-    objective: tuple[GroupTerm, ...],
 ) -> Generator[None, None, _Begun | PlanRefusal]:
-    """Return what was looked at, the model, what each class needs, and what is left out; or a refusal.
-
-    Where lost work counts it does by the measure of a member that asks for as much as the largest do.
-    """
+    """Return what was looked at, the model, what each class needs, and what is left out; or a refusal."""
     while True:
         needs: list[Mapping[str, int]] = []
         rows_of: list[Ints] = []
@@ -228,19 +215,8 @@ def _begun(
             refusal = PlanRefusal(scope, NO_ROOM, message, placeable=most)
             return replace(refusal, depends_on=depends_on(snapshot, refusal))
         tallies = cache.tallies.within(Allowance(CHUNK_STEPS))
-        micros = microseconds(now)
         try:
-            lost_work = lost_work_of(snapshot.exemptions.policy.lost_work, largest_of(needs), micros)
-            model = yield from modelling(
-                snapshot,
-                gang,
-                needs,
-                rows_of,
-                now_micros=micros,
-                tallies=tallies,
-                objective=objective,
-                lost_work=lost_work if "lostWork" in objective else None,
-            )
+            model = yield from modelling(snapshot, gang, needs, rows_of, now=now, tallies=tallies)
         except AllowanceUsedUp:
             yield
             continue

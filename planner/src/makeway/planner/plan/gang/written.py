@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 
 from makeway.bus.plan import MemberPlacement
-from makeway.core.k8s.importance import microseconds
 from makeway.core.policy.rules import lower_rule
 from makeway.core.queues.victims import run_to_end
 from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
@@ -85,18 +84,7 @@ def _seen_again(
         for one, of_class in zip(gang.classes, by_class, strict=True)
     ]
     tallies = cache.tallies.within(Allowance(CHUNK_STEPS))
-    model = run_to_end(
-        modelling(
-            snapshot,
-            gang,
-            found.needs,
-            rows_of,
-            now_micros=microseconds(now),
-            tallies=tallies,
-            objective=found.model.objective,
-            lost_work=found.model.lost_work,
-        )
-    )
+    model = run_to_end(modelling(snapshot, gang, found.needs, rows_of, now=now, tallies=tallies))
     again = _moved(found, model)
     if again is None:
         return None
