@@ -204,3 +204,14 @@ def test_a_policy_that_is_refused_is_not_explained(tmp_path: Path, text: str | N
 
     assert result.exit_code == 1
     assert wrong in result.stdout
+
+
+def test_a_policy_in_a_manifest_is_explained_as_one_in_a_file() -> None:
+    """As `kubectl get cm makeway-policy -o yaml` prints it."""
+    manifest = MANIFEST.replace("observed", "observe")
+
+    result = CliRunner().invoke(app, ["policy", "explain", "-"], input=manifest)
+    refused = CliRunner().invoke(app, ["policy", "explain", "-"], input=MANIFEST)
+
+    assert (result.exit_code, result.stdout.partition(":")[0]) == (0, "always")
+    assert refused.stdout.startswith("<stdin>(makeway-policy/policy.yaml):3: mode: 'observed' is not allowed")

@@ -13,7 +13,7 @@ import typer
 
 from makeway.bus.reasons import reason_of
 from makeway.cli.output import OutputOption, Printer
-from makeway.cli.policy.lint import Finding, lint
+from makeway.cli.policy.lint import Finding, lint, policy_in
 from makeway.core.config.document import ConfigError, Problem
 from makeway.core.policy.document import Policy, parse_policy
 from makeway.core.policy.preemption import LabelExpression, PartySelector, PreemptionRule
@@ -58,7 +58,10 @@ def lint_files(
 
 @app.command("explain")
 def explain_file(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="policy.yaml; - reads stdin.")],
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="policy.yaml, or a manifest with its ConfigMap; - reads stdin."),
+    ],
 ) -> None:
     """Print the rules of who may preempt whom in the order in which they are asked, with those of bands.
 
@@ -66,7 +69,7 @@ def explain_file(
     """
     printer = Printer("text")
     try:
-        policy = parse_policy(_text(file), file)
+        policy = parse_policy(*policy_in(_text(file), "<stdin>" if file == _STDIN else file))
     except ConfigError as error:
         for problem in error.problems:
             printer.line(problem.describe(error.source))

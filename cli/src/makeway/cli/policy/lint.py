@@ -59,6 +59,19 @@ def lint(text: str, source: str) -> list[Finding]:
     return [Finding(source, "", (Problem("", "", "holds no configuration", remedy),))]
 
 
+def policy_in(text: str, source: str) -> tuple[str, str]:
+    """Return the policy in the first ConfigMap that holds one, and where it is; else what was given."""
+    try:
+        found = nodes_of(text)
+    except YamlError:
+        return text, source
+    for fields in map(_fields, found):
+        held = _fields(fields.get("data")).get(policy.KEY)
+        if isinstance(held, yaml.ScalarNode):
+            return held.value, f"{source}({_text(_fields(fields.get('metadata')).get('name'))}/{policy.KEY})"
+    return text, source
+
+
 def _document(node: yaml.Node, text: str, source: str) -> Iterator[Finding]:
     fields = _fields(node)
     kind = _text(fields.get("kind"))
