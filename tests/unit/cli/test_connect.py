@@ -413,8 +413,10 @@ def test_the_namespace_is_the_contexts(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_pipe_that_is_closed_ends_a_command_quietly() -> None:
     program = "from makeway.cli.main import main; main()"
-    command = f"{sys.executable} -c '{program}' policy lint {__file__} -o yaml | true"
+    command = (
+        f"{sys.executable} -c '{program}' policy lint {__file__} -o yaml | true; exit ${{PIPESTATUS[0]}}"
+    )
 
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
 
-    assert result.stderr == ""
+    assert (result.returncode, result.stderr) == (141, "")

@@ -1,7 +1,8 @@
 """How a command ends when it cannot go on: one line on stderr, an exit code, no traceback.
 
 The exit codes of every command that is no service: 0 done; 1 a negative answer, or a failure, as its help
-says; 2 wrong usage; 3 nothing was reached that could answer, or it did not let us in; 130 interrupted.
+says; 2 wrong usage; 3 nothing was reached that could answer, or it did not let us in; 130 interrupted; 141
+the reader of stdout went away.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ NEGATIVE: Final = 1
 USAGE: Final = 2
 UNREACHABLE: Final = 3
 INTERRUPTED: Final = 130
+CLOSED_PIPE: Final = 141
+"""As of a program that SIGPIPE ends; 1 would be a negative answer, such as of `makeway check | head -1`."""
 
 NARROWEST: Final = 40
 """Columns that a folded line has at the least."""

@@ -27,7 +27,7 @@ import typer.core
 import typer.main
 
 from makeway.cli import examples
-from makeway.cli.errors import fail, needed
+from makeway.cli.errors import CLOSED_PIPE, fail, needed
 
 _PLUGIN = "kubectl-makeway"
 _PROGRAM = {True: "kubectl makeway", False: "makeway"}
@@ -129,6 +129,10 @@ class LazyGroup(typer.core.TyperGroup):
         except typer.BadParameter as error:
             error.message = error.message.replace(_NAMED_BY_PYTHON, "", 1)
             raise
+        except BrokenPipeError:
+            # What is left has no reader: it would be written once more at the end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(CLOSED_PIPE) from None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Take options that stand before the sub-command as if they stood behind it."""
@@ -206,7 +210,7 @@ app = typer.Typer(
     help="Better preemption for Kubernetes: a planner, a safe evictor and a kube-scheduler plugin.\n\n"
     "-n, --context and --kubeconfig may also precede the command: kubectl makeway -n shop why web-0.\n\n"
     "Exit codes: 0 done; 1 a negative answer or a failure, as the command's help says; 2 wrong usage; 3 no "
-    "connection or no permission, and stderr says which; 130 interrupted.",
+    "connection or no permission, and stderr says which; 130 interrupted; 141 its output is read no more.",
 )
 
 
