@@ -8,7 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -72,7 +71,12 @@ func (b *Brake) Names() []string {
 func (c *Control) Brake() *Brake { return c.brake.Load() }
 
 // BrakeTrouble is why the brake cannot be read; empty where it can.
-func (c *Control) BrakeTrouble() string { return ptr.Deref(c.brakeAt.trouble.Load(), "") }
+func (c *Control) BrakeTrouble() string {
+	if trouble := c.brakeAt.trouble.Load(); trouble != nil {
+		return trouble.Error()
+	}
+	return ""
+}
 
 // takeBrake takes the ConfigMap of the brake as it is, so that it holds without NATS too; nil where there is none. Without the right to
 // read it the scheduler goes by the control state, says so in its status, and the evictors, which read the brake before each eviction,

@@ -19,18 +19,21 @@ import (
 	"makeway.dev/makeway/plugin/internal/informing"
 )
 
+// unreadable is why a ConfigMap cannot be read.
+type unreadable struct{ error }
+
 // watchConfigMap follows one ConfigMap: take gets it as it is there, nil where it is not any more. trouble is why it cannot be read, nil
-// where it can; a new one is logged as event. synced reports whether take has been called with what a first list had. The informer is the
+// where it can; a new one is logged. synced reports whether take has been called with what a first list had. The informer is the
 // plugin's own: the scheduler waits for those of its factory, so it would not start where it may not list this one.
-func watchConfigMap(ctx context.Context, client clientset.Interface, at types.NamespacedName, trouble *atomic.Pointer[string], take func(*v1.ConfigMap)) (synced cache.InformerSynced, err error) {
+func watchConfigMap(ctx context.Context, client clientset.Interface, at types.NamespacedName, trouble *atomic.Pointer[unreadable], take func(*v1.ConfigMap)) (synced cache.InformerSynced, err error) {
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, at.Name).String()
 	read := func(ctx context.Context, err error) {
 		if err == nil || ctx.Err() != nil {
 			trouble.Store(nil)
 			return
 		}
-		why := fmt.Sprintf("ConfigMap %s cannot be read: %v", at, err)
-		if before := trouble.Swap(&why); before == nil || *before != why {
+		why := &unreadable{fmt.Errorf("ConfigMap %s cannot be read: %w", at, err)}
+		if before := trouble.Swap(why); before == nil || before.Error() != why.Error() {
 			klog.FromContext(ctx).Error(err, "configmap_unreadable", "namespace", at.Namespace, "configmap", at.Name,
 				"remedy", "let the scheduler list and watch this ConfigMap, or leave its name empty in the plugin's arguments, for makeway-breaker that of brakeConfigMap")
 		}

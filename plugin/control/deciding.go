@@ -19,11 +19,11 @@ import (
 const (
 	// controlWait is how long a scheduler that has just started waits for the control state from NATS.
 	controlWait = 2 * time.Second
-	// lookWait is how long one look at the ConfigMap of the queues may take.
+	// lookWait is how long one look at the planner's Lease may take.
 	lookWait = 2 * time.Second
 	// controlPoll is the time between two questions before the first control state.
 	controlPoll = 100 * time.Millisecond
-	// lookAgain is the time between two looks at the API server while no control state is known.
+	// lookAgain is the time between two looks while no control state is known.
 	lookAgain = 5 * time.Second
 )
 
@@ -57,26 +57,19 @@ func (c *Control) awaitControl(ctx context.Context) {
 // are limits to be had. It reports whether to look again. A failure of the API server shuts the gate: without
 // it nothing is bound anyway. Where reading is not allowed, no queues are set up for this scheduler.
 func (c *Control) FindQueues(ctx context.Context) (again bool) {
-	at := c.QueuesAt
-	if at.Name == "" {
-		c.assume(ctx, false, "no ConfigMap of queues is configured")
-		return false
-	}
-	call, cancel := context.WithTimeout(ctx, lookWait)
-	defer cancel()
-	_, err := c.Client.CoreV1().ConfigMaps(at.Namespace).Get(call, at.Name, metav1.GetOptions{})
+	_, unknown := c.queues.read()
+	trouble := c.queues.trouble.Load()
 	switch {
-	case err == nil:
-		c.assume(ctx, true, fmt.Sprintf("ConfigMap %s exists, and no planner has sent them; see that NATS and a planner run", at))
-	case apierrors.IsNotFound(err):
+	case trouble != nil && apierrors.IsForbidden(trouble.error):
+		c.assume(ctx, false, unknown)
+		return false
+	case unknown != "":
+		c.assume(ctx, true, unknown)
+	case c.queues.revision.Load() != nil:
+		c.assume(ctx, true, fmt.Sprintf("ConfigMap %s exists, and no planner has sent them; see that NATS and a planner run", c.queues.at))
+	default:
 		c.assume(ctx, false, "there is no ConfigMap of queues")
 		return false
-	case apierrors.IsForbidden(err):
-		klog.FromContext(ctx).Error(err, "queues_not_looked_for", "remedy", "let the scheduler get this ConfigMap, or set queuesConfigMap.name of MakeWayQueuesArgs to \"\"")
-		c.assume(ctx, false, "the ConfigMap of queues may not be read")
-		return false
-	default:
-		c.assume(ctx, true, fmt.Sprintf("it cannot be read whether ConfigMap %s exists: %v", at, err))
 	}
 	return true
 }

@@ -100,7 +100,14 @@ func TestWithoutAControlStateTheConfigMapDecidesAboutTheGate(t *testing.T) {
 		limits := &recorded{}
 		c, client, _ := controlling(limits, test.at, test.objects...)
 		if test.err != nil {
-			client.PrependReactor("get", "configmaps", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, test.err })
+			client.PrependReactor("list", "configmaps", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, test.err })
+		}
+
+		if err := c.Watch(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for c.queues.at.Name != "" && c.queues.trouble.Load() == nil && !c.queues.synced() {
+			time.Sleep(time.Millisecond)
 		}
 
 		if again := c.FindQueues(ctx); again != test.again || limits.set != test.want {

@@ -73,8 +73,8 @@ type storedConfig struct {
 	key      string
 	toldBy   func(*wire.ControlState) string // the revision of which a planner's word was made
 	synced   cache.InformerSynced            // nil: none is configured
-	revision atomic.Pointer[string]          // nil: it is not there
-	trouble  atomic.Pointer[string]          // why it cannot be read
+	revision atomic.Pointer[string]          // nil: it is not there; empty: it has no such key
+	trouble  atomic.Pointer[unreadable]      // nil: it can be read
 }
 
 // The keys of the ConfigMaps of policy and queues, as the planner reads them.
@@ -92,7 +92,7 @@ func (s *storedConfig) read() (revision, unknown string) {
 	case s.at.Name == "":
 		return "", ""
 	case trouble != nil:
-		return "", *trouble
+		return "", trouble.Error()
 	case s.synced == nil || !s.synced():
 		return "", fmt.Sprintf("ConfigMap %s has not been read", s.at)
 	}
@@ -122,8 +122,9 @@ func (c *Control) Watch(ctx context.Context) (err error) {
 func (c *Control) takeRevision(of *storedConfig, found *v1.ConfigMap) {
 	var revision *string
 	if found != nil {
+		revision = new(string)
 		if text, there := found.Data[of.key]; there {
-			revision = ptr.To(revisionOf(text))
+			*revision = revisionOf(text)
 		}
 	}
 	of.revision.Store(revision)

@@ -65,7 +65,7 @@ OTHERS: Final = (
     *_of_scheduler("", "pods/status", "patch"),
     *_of_scheduler("", "pods/binding", "create"),
     *_of_scheduler(_SCHEDULING, "priorityclasses", "list watch"),
-    *_of_scheduler("", "configmaps", "get list watch", namespace=MAKEWAY, name="makeway-queues"),
+    *_of_scheduler("", "configmaps", "list watch", namespace=MAKEWAY, name="makeway-queues"),
     *_of_scheduler("", "configmaps", "list watch", namespace=MAKEWAY, name=_POLICY),
     *_of_scheduler("coordination.k8s.io", "leases", "get", namespace=MAKEWAY, name="makeway-planner"),
     *_of_scheduler("", "configmaps", "list watch", namespace=MAKEWAY, name=CONFIGMAP),
