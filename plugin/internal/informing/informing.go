@@ -16,33 +16,25 @@ import (
 func Watch[T metav1.Object](ctx context.Context, informer cache.SharedInformer, changed func(before, now T), gone func(T)) (cache.InformerSynced, error) {
 	var none T
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) {
+		AddFunc: func(now any) {
 			defer goroutines.RecoverPanic(ctx, "informer", nil)
-			if now, ok := object.(T); ok {
-				changed(none, now)
-			}
+			changed(none, now.(T))
 		},
-		UpdateFunc: func(old, object any) {
+		UpdateFunc: func(old, now any) {
 			defer goroutines.RecoverPanic(ctx, "informer", nil)
-			before, okBefore := old.(T)
-			now, ok := object.(T)
-			if !ok {
-				return
-			}
-			if okBefore && before.GetUID() != now.GetUID() {
+			before := old.(T)
+			if before.GetUID() != now.(T).GetUID() {
 				gone(before)
 				before = none
 			}
-			changed(before, now)
+			changed(before, now.(T))
 		},
-		DeleteFunc: func(object any) {
+		DeleteFunc: func(last any) {
 			defer goroutines.RecoverPanic(ctx, "informer", nil)
-			if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-				object = unknown.Obj
+			if unknown, ok := last.(cache.DeletedFinalStateUnknown); ok {
+				last = unknown.Obj
 			}
-			if last, ok := object.(T); ok {
-				gone(last)
-			}
+			gone(last.(T))
 		},
 	})
 	if err != nil {
