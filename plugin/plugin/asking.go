@@ -132,7 +132,7 @@ func (pl *MakeWay) startPrefetch(pod *v1.Pod) *ask.Prefetch {
 	}
 	q := ask.NewPrefetch(ask.Question{Mode: wire.ModeEnforce, Classes: ask.One(current, nodes), Candidates: pl.firstCandidates()}, uint64(pl.engine.memory.Retries.Now()))
 	var ctx context.Context
-	ctx, q.Span = pl.engine.beginSpan(pl.engine.life, klog.KObj(pod), pod.UID)
+	ctx, q.Span = pl.engine.goOn(pl.engine.life, nil, klog.KObj(pod), pod.UID)
 	goroutines.GoRecovered(ctx, "plan_ahead", func(ctx context.Context) {
 		q.Ask(func() (*wire.PlanReply, error) {
 			exchange, err := pl.question(q.Question, true)

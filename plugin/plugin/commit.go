@@ -27,10 +27,10 @@ import (
 
 // pendingOrder is a nomination, of a pod or of a group's members, whose order is not in the stream yet.
 type pendingOrder struct {
-	*preemptor // whose span is of the whole preemption: the outcome ends it
-	planID
-	id     string
-	chosen *verify.Candidate
+	*preemptor                 // whose span is of the whole preemption: the outcome ends it
+	plan       *wire.PlanReply // whose offer is what the commit may name
+	id         string
+	chosen     *verify.Candidate
 }
 
 // entry is the order as the inflight state sees it. The gate opens by itself where it never becomes known that the order is stored.
@@ -77,13 +77,13 @@ func (e *engine) startCommit(order *pendingOrder) {
 		case <-time.After(handOver):
 		}
 	}()
-	order.span.Tell("order_id", order.id, "request_id", order.request, "decision_id", order.decision, "node", order.chosen.Node, "victims", len(order.chosen.Victims))
+	order.span.Tell("order_id", order.id, "request_id", order.plan.RequestID, "decision_id", order.plan.DecisionID, "node", order.chosen.Node, "victims", len(order.chosen.Victims))
 	goroutines.GoRecovered(order.span.In(e.life), "commit", func(ctx context.Context) {
 		defer written()
 		start := e.clock.Now()
 		// Here and not where it happens: a write to the log can cost a scheduling cycle its turn on the processor.
 		logger := klog.FromContext(ctx)
-		logger.Info("preemptor_nominated", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid, "node", order.chosen.Node, "order_id", order.id, "request_id", order.request, "decision_id", order.decision,
+		logger.Info("preemptor_nominated", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid, "node", order.chosen.Node, "order_id", order.id, "request_id", order.plan.RequestID, "decision_id", order.plan.DecisionID,
 			"victims", len(order.chosen.Victims), "awaited", len(order.chosen.Awaited))
 		err := e.commit(ctx, order, written)
 		executed(operationCommit, err, e.clock.Since(start))
@@ -175,7 +175,7 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder, written func()
 		e.inflight.Stays(order.id, v.Pod.UID)
 	}
 	failpoints.At(failpoints.AfterCommit)
-	klog.FromContext(ctx).Info("order_committed", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid, "node", order.chosen.Node, "order_id", order.id, "request_id", order.request, "decision_id", order.decision,
+	klog.FromContext(ctx).Info("order_committed", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid, "node", order.chosen.Node, "order_id", order.id, "request_id", order.plan.RequestID, "decision_id", order.plan.DecisionID,
 		"victims", len(stored.Victims), "awaited", len(stored.Awaited), "nominations_to_clear", len(stored.NominationsToClear))
 	// The outcome may have been read before the order was known to be stored.
 	if outcome := e.inflight.Outcome(order.id); outcome != nil {
@@ -203,7 +203,7 @@ func (e *engine) commitOf(ctx context.Context, order *pendingOrder) (commit *wir
 		ClusterUID: clusterUID,
 		Bridge:     wire.Source("scheduler", e.identity),
 		Fence:      fence,
-		Offer:      order.offer,
+		Offer:      order.plan.Offer,
 		Placements: order.chosen.Places,
 		Group:      order.group,
 		StoreBy:    wire.At(e.clock.Now().Add(orders.StoredWithin(len(order.chosen.Places)))),

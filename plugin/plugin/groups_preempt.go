@@ -106,7 +106,7 @@ func (a *groupAttempt) preempt(ctx context.Context) (result preemptResult, nodes
 	}
 
 	planner := a.engine.planner
-	ctx, a.span = a.engine.goOn(ctx, planner.Late.Span(a.uid), klog.KRef(a.of.Namespace, a.of.Name), a.uid)
+	ctx, a.span = a.engine.goOn(ctx, nil, klog.KRef(a.of.Namespace, a.of.Name), a.uid)
 	defer func() { a.endSpan(result) }()
 
 	if a.mode == wire.ModeObserve {
@@ -124,7 +124,7 @@ func (a *groupAttempt) preempt(ctx context.Context) (result preemptResult, nodes
 
 	// 5) Nominate the members; the order is committed outside the cycle.
 	a.engine.verified.failures.Forget(string(a.uid))
-	return a.nominate(verified, planID{reply.RequestID, reply.DecisionID, reply.Offer}), a.placements(verified)
+	return a.nominate(verified, reply), a.placements(verified)
 }
 
 // excluded ends what is not planned for whatever the cluster is like.

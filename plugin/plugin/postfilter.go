@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
@@ -89,7 +90,7 @@ func (p *preemptor) preemptForPod(ctx context.Context, state fwk.CycleState, sta
 
 	// 5) Ask the planner for candidates, and run the scheduler's filters on them.
 	p.waitFor(planner.Pods, planOf(pod, p.mode), cycleOf(state).taken(), p.args.PlanTimeout.Duration)
-	ctx, p.span = p.attemptSpan(ctx, attempt.prefetch, pod)
+	ctx, p.span = p.engine.goOn(ctx, attempt.prefetch, klog.KObj(pod), pod.UID)
 	defer func() { p.endSpan(result) }()
 	candidates, reply, end := attempt.find(ctx)
 	if end != nil {
@@ -103,7 +104,7 @@ func (p *preemptor) preemptForPod(ctx context.Context, state fwk.CycleState, sta
 	}
 
 	// 7) Nominate the pod to the best candidate's node; its order is committed outside the cycle.
-	result = p.nominate(candidates[0], planID{reply.RequestID, reply.DecisionID, reply.Offer})
+	result = p.nominate(candidates[0], reply)
 	if result.kind == endNominated {
 		metrics.PreemptionVictims.Observe(float64(len(candidates[0].Victims)))
 	}

@@ -348,7 +348,7 @@ func (p *preemptor) awaits(leaving []*v1.Pod, node, where string) preemptResult 
 // nominate marks who is tried as preempting, before the cycle ends and so before any other, and leaves the rest to a goroutine. There is
 // nothing to order where terminating pods alone make the room, nor where no pod has to leave: nominations alone place a group then, since
 // the scheduler looked at members one by one, and the plan at all of them. from: the plan that the candidate is of.
-func (p *preemptor) nominate(chosen *verify.Candidate, from planID) preemptResult {
+func (p *preemptor) nominate(chosen *verify.Candidate, from *wire.PlanReply) preemptResult {
 	e, room := p.engine, "on node "+chosen.Node
 	if p.group != nil {
 		room = fmt.Sprintf("for %d members", len(chosen.Places))
@@ -365,7 +365,7 @@ func (p *preemptor) nominate(chosen *verify.Candidate, from planID) preemptResul
 		p.span.End(nil, "result", endNominated)
 		return preemptResult{kind: endNominated, message: fmt.Sprintf("%d members have room as planned, and no pod has to be evicted", len(chosen.Places))}
 	}
-	order := &pendingOrder{preemptor: p, planID: from, id: wire.NewOrderID(e.clock.Now()), chosen: chosen}
+	order := &pendingOrder{preemptor: p, plan: from, id: wire.NewOrderID(e.clock.Now()), chosen: chosen}
 	p.ordered()
 	e.planner.Commits.Allow() // where the last orders were not stored, this one probes
 	e.inflight.Begin(order.entry(e.clock.Now()))
@@ -373,9 +373,6 @@ func (p *preemptor) nominate(chosen *verify.Candidate, from planID) preemptResul
 	e.startCommit(order)
 	return preemptResult{kind: endNominated, node: chosen.Node, message: fmt.Sprintf("found a placement for %d members, preempting %d pods", len(chosen.Places), len(chosen.Victims))}
 }
-
-// planID names a plan: its request, its decision, and its offer, which is what a commit of it may name.
-type planID struct{ request, decision, offer string }
 
 // ordered notes that the pods are tried again for their nominations, and for nothing before.
 func (p *preemptor) ordered() {
