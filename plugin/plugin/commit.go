@@ -330,15 +330,6 @@ func (e *engine) clearNomination(ctx context.Context, pod *v1.Pod) error {
 	return err
 }
 
-// mates are the members of a pod's group, where queues have limits: the gate holds all of them by holding one. O(pods of the namespace).
-func (e *engine) mates(pod *v1.Pod) []*v1.Pod {
-	group := minor.GroupName(pod)
-	if _, limited := e.gate.QueueOf(pod); group == "" || !limited {
-		return nil
-	}
-	return e.members(pod.Namespace, group)
-}
-
 // membersLook is between two looks for the members of gangs.
 const membersLook = 2 * time.Second
 

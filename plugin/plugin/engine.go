@@ -3,7 +3,6 @@ package plugin
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -234,15 +233,6 @@ func (e *engine) podDeleted(pod *v1.Pod) {
 	e.forget(pod.UID)
 }
 
-// members are the pods of a group. O(pods of the namespace).
-func (e *engine) members(namespace, group string) []*v1.Pod {
-	all, err := e.cluster.pods.Pods(namespace).List(labels.Everything())
-	if err != nil {
-		return nil
-	}
-	return slices.DeleteFunc(all, func(pod *v1.Pod) bool { return minor.GroupName(pod) != group })
-}
-
 // forget drops what is known of a pod as a preemptor: it is bound or gone.
 func (e *engine) forget(uid types.UID) {
 	e.inflight.Forget(uid)
@@ -273,10 +263,7 @@ func (e *engine) activate(ctx context.Context, pods ...*v1.Pod) {
 		if pod == nil {
 			continue
 		}
-		e.gate.AllowCycle(pod.UID)
-		for _, mate := range e.mates(pod) {
-			e.gate.AllowCycle(mate.UID)
-		}
+		e.gate.AllowCycle(pod)
 		e.inflight.Activated(pod.UID, e.clock.Now())
 		byName[pod.Namespace+"/"+pod.Name] = pod
 	}

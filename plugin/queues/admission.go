@@ -124,11 +124,17 @@ func (g *Gate) Tried(uid types.UID) {
 	})
 }
 
-// AllowCycle lets a pod whose queue is full come to a cycle once more: what kept its preemption may have changed.
-func (g *Gate) AllowCycle(uid types.UID) {
+// AllowCycle lets a pod whose queue is full come to a cycle once more, and with it its group, which is held by holding one: what kept its
+// preemption may have changed. O(waiting) for one of a group.
+func (g *Gate) AllowCycle(pod *v1.Pod) {
 	g.whereQueuesAre(func() {
-		if w := g.waiting.pods[uid]; w != nil {
+		if w := g.waiting.pods[pod.UID]; w != nil {
 			w.tried = false
+		}
+		if group := minor.GroupName(pod); group != "" {
+			for _, w := range g.waiting.line {
+				w.tried = w.tried && (w.group != group || w.pod.Namespace != pod.Namespace)
+			}
 		}
 	})
 }

@@ -135,7 +135,7 @@ func TestAPodThatMayPreemptInItsQueueComesToOneCycleUntilSomethingChanges(t *tes
 	if w.admits(p) {
 		t.Error("it comes to another cycle")
 	}
-	w.gate.AllowCycle(p.UID)
+	w.gate.AllowCycle(p)
 	if !w.admits(p) {
 		t.Error("it does not come to a cycle though something has changed")
 	}

@@ -30,8 +30,9 @@ const maxChecks = 1000
 type waitingPod struct {
 	demand
 	pod         wire.PodRef
-	grouped     bool  // its group comes to a cycle together
-	rank        int64 // below which pods may be its victims
+	grouped     bool   // its group comes to a cycle together
+	group       string // of that name
+	rank        int64  // below which pods may be its victims
 	profileMode string
 	created     time.Time
 	standing
@@ -66,7 +67,7 @@ func before(a, b *waitingPod) int {
 }
 
 func newWaitingPod(pod *v1.Pod, demand demand, profileMode string) *waitingPod {
-	return &waitingPod{demand: demand, pod: refOf(pod), grouped: minor.InGroup(pod), rank: rankOf(pod), profileMode: profileMode, created: pod.CreationTimestamp.Time, unschedulable: looksUnschedulable(pod)}
+	return &waitingPod{demand: demand, pod: refOf(pod), grouped: minor.InGroup(pod), group: minor.GroupName(pod), rank: rankOf(pod), profileMode: profileMode, created: pod.CreationTimestamp.Time, unschedulable: looksUnschedulable(pod)}
 }
 
 // waitingPods are the pods that the gate keeps out, and those that it has let in and that have no place yet. They are
