@@ -21,6 +21,7 @@ import (
 	"makeway.dev/makeway/plugin/internal/telemetry"
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
+	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -126,7 +127,7 @@ func (pl *MakeWay) startPrefetch(pod *v1.Pod) *ask.Prefetch {
 		return nil
 	}
 	all := pl.handle.SnapshotSharedLister().NodeInfos()
-	nodes = nodes.Without(sets.KeySet(pl.failedFor(pod)), all)
+	nodes = nodes.Without(sets.KeySet(pl.failedFor(pod.UID, func() string { return verify.ClassOf(pod) })), all)
 	if nodes.Count == 0 {
 		return nil
 	}

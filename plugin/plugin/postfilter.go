@@ -83,9 +83,10 @@ func (p *preemptor) preemptForPod(ctx context.Context, state fwk.CycleState, sta
 	// 4) Recall what earlier attempts have left behind.
 	planner := p.engine.planner
 	planner.History.Needed(pod, potential)
+	class := sync.OnceValue(func() string { return verify.ClassOf(pod) })
 	attempt := &attempt{
-		preemptor: p, state: state, pod: pod, nodes: nodes, keptOut: keptOut, prefetch: cycleOf(state).prefetch,
-		potential: potential, failed: p.failedFor(pod), full: p.engine.verified.samples.Full(p.engine.clock.Now(), pod.UID),
+		preemptor: p, class: class, state: state, pod: pod, nodes: nodes, keptOut: keptOut, prefetch: cycleOf(state).prefetch,
+		potential: potential, failed: p.failedFor(pod.UID, class), full: p.engine.verified.samples.Full(p.engine.clock.Now(), pod.UID),
 	}
 
 	// 5) Ask the planner for candidates, and run the scheduler's filters on them.
@@ -133,7 +134,7 @@ type attempt struct {
 	failed    map[string]verify.Failure // nodes that failed verification, in cycles before and in this one
 	full      bool                      // the columns are set aside: a refusal was wrong
 	prefetch  *ask.Prefetch             // what was asked before the filters ran; nil: nothing, or it was looked at
-	class     string                    // see ownClass
+	class     func() string             // of the pod, worked out once in a cycle
 }
 
 // find returns the candidates that passed verification, best first, and the plan that they are from; the result says why

@@ -284,10 +284,10 @@ func retryAtOf(refusal *wire.Refusal) time.Time {
 	return refusal.RetryAt.Time
 }
 
-// failedFor returns the nodes that failed verification for a pod, or for pods like it, and have not changed since.
-func (pl *MakeWay) failedFor(pod *v1.Pod) map[string]verify.Failure {
-	failed := pl.failedBefore(func() string { return verify.ClassOf(pod) })
-	maps.Copy(failed, pl.failedBefore(func() string { return string(pod.UID) }))
+// failedFor returns the nodes that failed verification for a pod, or for pods of its class, and have not changed since.
+func (pl *MakeWay) failedFor(pod types.UID, class func() string) map[string]verify.Failure {
+	failed := pl.failedBefore(class)
+	maps.Copy(failed, pl.failedBefore(func() string { return string(pod) }))
 	return failed
 }
 

@@ -55,19 +55,11 @@ func (a *attempt) fail(node string, why verify.Failure) {
 	if why.Cause == verify.CauseAwaited {
 		return
 	}
-	class := a.ownClass()
+	class := a.class()
 	if a.before {
 		class = string(a.uid)
 	}
 	a.failedNow(class, node, why)
-}
-
-// ownClass is the class of the pod, worked out once in a cycle.
-func (a *attempt) ownClass() string {
-	if a.class == "" {
-		a.class = verify.ClassOf(a.pod)
-	}
-	return a.class
 }
 
 // Labels of makeway_scheduler_refusal_samples_total.
@@ -202,7 +194,7 @@ func (a *attempt) unverifiable() preemptResult {
 // settle has a later try of the class start anew.
 func (a *attempt) settle() {
 	if len(a.failed) > 0 {
-		a.engine.verified.failures.Settle(a.engine.clock.Now(), a.ownClass())
+		a.engine.verified.failures.Settle(a.engine.clock.Now(), a.class())
 		a.engine.verified.failures.Settle(a.engine.clock.Now(), string(a.uid))
 	}
 }
@@ -220,7 +212,7 @@ func (a *attempt) unfinished(begun bool) preemptResult {
 		a.engine.memory.Retries.PlanUnavailable(a.one(), goesOn)
 	}
 	if len(a.failed) > 0 {
-		a.engine.verified.failures.KeepUntil(a.ownClass(), goesOn)
+		a.engine.verified.failures.KeepUntil(a.class(), goesOn)
 		a.engine.verified.failures.KeepUntil(string(a.uid), goesOn)
 	}
 	message := fmt.Sprintf("%d of %d nodes where preemption may help have been verified with the scheduler's filters, without success so far; the others are next",
