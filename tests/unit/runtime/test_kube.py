@@ -4,16 +4,20 @@ import asyncio
 import gzip
 import json
 import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 
+from makeway.core.k8s.objects import Pod
 from makeway.runtime.kube import CONNECTIONS, AnswerTooLong, Api, ApiError, ApiUnavailable, ConfigurationError
-from narrowing import there
+from makeway.runtime.pages import Page
+from narrowing import as_a, there
 from served import served
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -62,6 +66,23 @@ def answering(**answer: Any) -> Handler:
         return web.Response(**answer)
 
     return handler
+
+
+async def test_a_pod_that_nests_as_deep_as_the_api_server_takes_is_read(tmp_path: Path) -> None:
+    before, depth = sys.getrecursionlimit(), 10_000
+    fields = '{"f:a":' * depth + "{}" + "}" * depth
+    pod = (
+        f'{{"metadata":{{"name":"a","managedFields":[{{"fieldsV1":{fields}}}]}},"spec":{{"containers":[]}}}}'
+    )
+    body = f'{{"metadata":{{}},"items":[{pod}]}}'
+    try:
+        sys.setrecursionlimit(1000)
+        async with api_of(answering(text=body), tmp_path) as api:
+            page = Page(await api.request("GET", "/p"))
+            (listed,) = page.objects(msgspec.json.Decoder(Pod).decode)
+            assert as_a(Pod, listed).metadata.name == "a"
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def sending(*parts: bytes, seconds: float = 0, cut: bool = False, length: int = 0) -> Handler:

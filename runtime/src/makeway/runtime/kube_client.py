@@ -9,6 +9,7 @@ request looks for proxies or a `.netrc`.
 from __future__ import annotations
 
 import ssl
+import sys
 from typing import Any, Final
 
 import aiohttp
@@ -22,6 +23,11 @@ from makeway.runtime.tls import ReloadedContext, load_certificate
 
 READ_BUFFER_BYTES: Final = 2 * 1024 * 1024
 """How much of an answer may wait to be read: more than an object, so that reading seldom pauses."""
+
+NESTED: Final = 12_000
+"""How deep a decoder may go: kube-apiserver takes objects that nest 10,000 deep, as metadata.managedFields
+does where the author of a pod writes it so. Python's own limit, 1,000, ends a decoder with a RecursionError;
+each level takes a few bytes of stack."""
 
 
 async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
@@ -107,6 +113,7 @@ async def open_client(
 ) -> Client:
     """Load the configuration and make the pool, as `Api.connect`."""
     access = await load_access(kubeconfig, context)
+    sys.setrecursionlimit(max(NESTED, sys.getrecursionlimit()))
     try:
         return Client(access, _Session(access, connections), user_agent)
     except (OSError, ValueError) as error:
