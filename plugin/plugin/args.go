@@ -118,10 +118,8 @@ func (a *MakeWayArgs) check(say pluginargs.Say) {
 	}
 }
 
-// sharedDiffers names the first argument in which two profiles of one process may not differ.
-func (a *MakeWayArgs) sharedDiffers(other *MakeWayArgs) string {
-	return pluginargs.Differing(a, other, "planTimeout", "groupPlanTimeout", "maxCandidates", "mode")
-}
+// ofProfile are the arguments in which two profiles of one process may differ.
+var ofProfile = []string{"planTimeout", "groupPlanTimeout", "maxCandidates", "mode"}
 
 // Connection is how the arguments of the plugin ask to connect to NATS, and the names of what is there: for a process that verifies plans
 // and is no scheduler.

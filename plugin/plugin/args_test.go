@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -108,18 +109,21 @@ func TestWrongArgumentsAreRefusedWithFieldValueAndWhatIsAllowed(t *testing.T) {
 func TestProfilesMayDifferOnlyInWhatIsTheirs(t *testing.T) {
 	one, other := defaultArgs(), defaultArgs()
 	other.Mode, other.MaxCandidates, other.PlanTimeout.Duration = "off", 1, time.Second
-	if field := one.sharedDiffers(&other); field != "" {
-		t.Errorf("refused for %s", field)
+	same := func() string {
+		return fmt.Sprint(pluginargs.Same("MakeWayArgs", &one, &other, "first", "second", ofProfile...))
+	}
+	if got := same(); got != "<nil>" {
+		t.Errorf("refused: %s", got)
 	}
 
 	other.PolicyConfigMap.Name = "other"
-	if field := one.sharedDiffers(&other); field != "policyConfigMap" {
-		t.Errorf("got %q, want policyConfigMap", field)
+	if got := same(); !strings.HasPrefix(got, `MakeWayArgs: policyConfigMap: profile "second"`) {
+		t.Errorf("got %q, want policyConfigMap", got)
 	}
 	other.NATSURL = "nats://elsewhere:4222"
 
-	if field := one.sharedDiffers(&other); field != "natsURL" {
-		t.Errorf("got %q, want natsURL", field)
+	if got := same(); !strings.HasPrefix(got, "MakeWayArgs: natsURL: ") {
+		t.Errorf("got %q, want natsURL", got)
 	}
 }
 

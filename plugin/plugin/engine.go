@@ -101,12 +101,9 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (*engi
 		return nil, err
 	}
 	if existed {
-		if field := e.args.sharedDiffers(args); field != "" {
-			return nil, pluginargs.Differs("MakeWayArgs", field, handle.ProfileName(), e.handle.ProfileName())
-		}
 		e.addProfile(args.Mode)
 	}
-	return e, nil
+	return e, pluginargs.Same("MakeWayArgs", e.args, args, e.handle.ProfileName(), handle.ProfileName(), ofProfile...)
 }
 
 // startEngine makes the engine of a scheduler, with its connection to NATS, and starts it.

@@ -57,8 +57,3 @@ func (a *MakeWayQueuesArgs) check(say pluginargs.Say) {
 	say.OneOf("whenUnknown", a.WhenUnknown, whenUnknownHold, whenUnknownPass)
 	pluginargs.CheckNamespaces("exemptNamespaces", a.ExemptNamespaces, say)
 }
-
-// differs names the first argument in which two profiles of one process may not differ; empty where there is none.
-func (a *MakeWayQueuesArgs) differs(other *MakeWayQueuesArgs) string {
-	return pluginargs.Differing(a, other, "mode")
-}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"makeway.dev/makeway/plugin/internal/pluginargs"
 )
 
 func TestWrongArgumentsAreRefusedWithFieldValueAndWhatIsAllowed(t *testing.T) {
@@ -33,10 +35,11 @@ func TestWrongArgumentsAreRefusedWithFieldValueAndWhatIsAllowed(t *testing.T) {
 
 func TestProfilesMayDifferInModeAlone(t *testing.T) {
 	one, other := DefaultArgs(), DefaultArgs()
-	if other.Mode = "observe"; one.differs(&other) != "" {
-		t.Errorf("refused for %s", one.differs(&other))
+	same := func() error { return pluginargs.Same("MakeWayQueuesArgs", &one, &other, "first", "second", "mode") }
+	if other.Mode = "observe"; same() != nil {
+		t.Errorf("refused for %v", same())
 	}
-	if other.WhenUnknown = whenUnknownPass; one.differs(&other) != "whenUnknown" {
-		t.Errorf("got %q, want whenUnknown", one.differs(&other))
+	if other.WhenUnknown = whenUnknownPass; same() == nil || !strings.Contains(same().Error(), "MakeWayQueuesArgs: whenUnknown: profile \"second\"") {
+		t.Errorf("got %v, want whenUnknown", same())
 	}
 }

@@ -39,7 +39,7 @@ var schedulers perscheduler.Registry[*scheduler]
 
 // schedulerFor returns what a scheduler's profiles share, made and started where this is its first profile.
 func schedulerFor(ctx context.Context, args *MakeWayQueuesArgs, handle fwk.Handle) (*scheduler, error) {
-	shared, existed, err := schedulers.Of(ctx, handle.SharedInformerFactory(), func() (*scheduler, error) {
+	shared, _, err := schedulers.Of(ctx, handle.SharedInformerFactory(), func() (*scheduler, error) {
 		bus := natsbus.Connect(ctx, args.Options("makeway-scheduler queues "+natsbus.NewIdentity()))
 		shared := newScheduler(ctx, args, handle, clock.RealClock{}, bus)
 		return shared, shared.start(ctx)
@@ -47,10 +47,7 @@ func schedulerFor(ctx context.Context, args *MakeWayQueuesArgs, handle fwk.Handl
 	if err != nil {
 		return nil, err
 	}
-	if field := shared.args.differs(args); existed && field != "" {
-		return nil, pluginargs.Differs("MakeWayQueuesArgs", field, handle.ProfileName(), shared.handle.ProfileName())
-	}
-	return shared, nil
+	return shared, pluginargs.Same("MakeWayQueuesArgs", shared.args, args, shared.handle.ProfileName(), handle.ProfileName(), "mode")
 }
 
 // newScheduler puts the parts together. It starts nothing.

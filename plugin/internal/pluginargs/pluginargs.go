@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -214,30 +215,21 @@ func (n *NATS) check(say Say) {
 	}
 }
 
-// Differing names the first argument in which two profiles of one process differ, but for those in which they may; empty where there is
-// none. The arguments are pointers to one struct.
-func Differing(own, other any, but ...string) string {
-	a, b := reflect.ValueOf(own).Elem(), reflect.ValueOf(other).Elem()
-	for i := range a.NumField() {
-		field := a.Type().Field(i)
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		switch {
-		case field.Type == reflect.TypeFor[metav1.TypeMeta](), slices.Contains(but, name):
-		case field.Anonymous:
-			if name := Differing(a.Field(i).Addr().Interface(), b.Field(i).Addr().Interface(), but...); name != "" {
-				return name
-			}
-		case !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()):
-			return name
+// Same is the error of a profile whose arguments give a field that profiles share another value than the first profile's do; but are those in
+// which they may differ. kind is what the arguments, of which both are pointers, are called.
+func Same(kind string, first, own any, firstProfile, profile string, but ...string) error {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(first)
+	others, other := runtime.DefaultUnstructuredConverter.ToUnstructured(own)
+	if err = errors.Join(err, other); err != nil {
+		return err
+	}
+	but = append(but, "kind", "apiVersion")
+	for _, field := range sets.List(sets.KeySet(fields).Union(sets.KeySet(others))) {
+		if !slices.Contains(but, field) && !reflect.DeepEqual(fields[field], others[field]) {
+			return fmt.Errorf("%s: %s: profile %q gives another value than profile %q: all profiles of one scheduler share it", kind, field, profile, firstProfile)
 		}
 	}
-	return ""
-}
-
-// Differs is the error of a profile whose arguments give a field that profiles share another value than the first profile's do. kind is
-// what the arguments are called.
-func Differs(kind, field, profile, first string) error {
-	return fmt.Errorf("%s: %s: profile %q gives another value than profile %q: all profiles of one scheduler share it", kind, field, profile, first)
+	return nil
 }
 
 // Options are how the arguments ask to connect, under a name that the server lists.
