@@ -271,7 +271,7 @@ func (f *InFlight) Refuse(uid types.UID, now time.Time, cycle FailedCycle) (why 
 		return NotRefused, "", ""
 	}
 	happened := onCycleFailed
-	tooEarly := e.Phase == Released && e.early < earlyRetries && e.meets(cycle.StillThere)
+	tooEarly := e.Phase == Released && e.early < earlyRetries && e.meets(cycle.PodsOn)
 	hasRoom := e.Phase == Released || (e.Phase == Leaving && len(e.Remaining) == 0)
 	beside := hasRoom && !tooEarly && !cycle.Unresolvable(e.Node) && f.makeRoom(cycle.Beside)
 	switch {

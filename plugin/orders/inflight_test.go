@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -37,8 +38,12 @@ var (
 )
 
 func snapshotWith(there, unresolvable bool) FailedCycle {
+	pods := sets.New[types.UID]()
+	if there {
+		pods.Insert("a", "b", "c")
+	}
 	return FailedCycle{
-		StillThere:   func(string, types.UID) bool { return there },
+		PodsOn:       func(string) sets.Set[types.UID] { return pods },
 		Unresolvable: func(string) bool { return unresolvable },
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/wire"
@@ -116,18 +117,15 @@ func (e *Order) revertFrom(reason string, at time.Time) {
 
 // FailedCycle is what a failed cycle's snapshot shows.
 type FailedCycle struct {
-	StillThere   func(node string, uid types.UID) bool // the pod is on the node
+	PodsOn       func(node string) sets.Set[types.UID] // the pods on the node, without a name on all
 	Unresolvable func(node string) bool                // removing pods from the node does not help, or it is not there
 	Beside       []types.UID                           // pods of no lower priority that are nominated where the preemptor is: a cycle counts them in
 }
 
 // meets reports whether a victim or an awaited pod is still on the node.
-func (e *Order) meets(stillThere func(node string, uid types.UID) bool) bool {
-	met := slices.ContainsFunc(e.Victims, func(v types.UID) bool { return stillThere(e.Node, v) })
-	for v := range e.Awaited {
-		met = met || stillThere(e.Node, v)
-	}
-	return met
+func (e *Order) meets(podsOn func(node string) sets.Set[types.UID]) bool {
+	there := podsOn(e.Node)
+	return there.HasAny(e.Victims...) || there.HasAny(slices.Collect(maps.Keys(e.Awaited))...)
 }
 
 // place is that of a pod that the order makes room for.

@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-base/metrics"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
@@ -109,7 +110,7 @@ func (p *preemptor) ineligible(excluded *preemptResult, unresolvable func(node s
 		return excluded, false
 	}
 	p.engine.lookAtPlaces(p.engine.inflight.PlacesOf(p.uid))
-	cycle := orders.FailedCycle{StillThere: p.stillThere(), Unresolvable: unresolvable, Beside: p.nominatedBeside()}
+	cycle := orders.FailedCycle{PodsOn: p.podsOn, Unresolvable: unresolvable, Beside: p.nominatedBeside()}
 	why, orderID, node := p.engine.inflight.Refuse(p.uid, p.engine.clock.Now(), cycle)
 	on := ""
 	if node != "" {
@@ -129,28 +130,21 @@ func (p *preemptor) ineligible(excluded *preemptResult, unresolvable func(node s
 // leavingBeside is why a preemptor waits whose room is there: kube-scheduler's filters count in the pods that are nominated beside it.
 const leavingBeside = "victims of pods that are nominated beside it are still leaving"
 
-// stillThere reports whether the cycle's snapshot has a pod on a node, for a group's order on any node. O(pods there) when first asked.
-func (p *preemptor) stillThere() func(node string, uid types.UID) bool {
-	nodes, looked := p.handle.SnapshotSharedLister().NodeInfos(), map[string]map[types.UID]bool{}
-	return func(name string, uid types.UID) bool {
-		there, known := looked[name]
-		if !known {
-			there = map[types.UID]bool{}
-			looked[name] = there
-			var among []fwk.NodeInfo
-			if node, err := nodes.Get(name); err == nil {
-				among = append(among, node)
-			} else if name == "" {
-				among, _ = nodes.List()
-			}
-			for _, node := range among {
-				for _, pod := range node.GetPods() {
-					there[pod.GetPod().UID] = true
-				}
-			}
-		}
-		return there[uid]
+// podsOn returns the pods that the cycle's snapshot has on a node, without a name on all: of a group's order. O(pods there).
+func (p *preemptor) podsOn(name string) sets.Set[types.UID] {
+	nodes, there := p.handle.SnapshotSharedLister().NodeInfos(), sets.New[types.UID]()
+	var among []fwk.NodeInfo
+	if node, err := nodes.Get(name); err == nil {
+		among = append(among, node)
+	} else if name == "" {
+		among, _ = nodes.List()
 	}
+	for _, node := range among {
+		for _, pod := range node.GetPods() {
+			there.Insert(pod.GetPod().UID)
+		}
+	}
+	return there
 }
 
 // held returns why a preemptor waits in mode enforce, by its PriorityClass or since its order would probably not be stored; nil
