@@ -251,25 +251,12 @@ func (r *Retries) shrink() {
 	delete(r.pods, last)
 }
 
-// after reports whether a pod is forgotten before another: one that an object alone helps, then one that has been activated,
-// then one whose time comes later.
+// after reports whether a pod is forgotten before another: one that no time helps, then one whose time comes later.
 func (p *pendingRetry) after(other *pendingRetry) bool {
-	if a, b := p.rank(), other.rank(); a != b {
-		return a < b
+	if p.at.IsZero() || other.at.IsZero() {
+		return p.at.IsZero() && !other.at.IsZero()
 	}
 	return p.at.After(other.at)
-}
-
-func (p *pendingRetry) rank() int {
-	switch {
-	case p.due:
-		return 3
-	case !p.at.IsZero():
-		return 2
-	case p.again():
-		return 1
-	}
-	return 0
 }
 
 // Forget drops a pod that an order makes room for, that is bound or gone, or that nothing but the cluster's own events can help.
