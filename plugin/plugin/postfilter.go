@@ -159,40 +159,31 @@ func (a *attempt) find(ctx context.Context) (passed []*verify.Candidate, reply *
 	case len(a.failed) > 0 && !budget.IsOpen(a.engine.clock.Now()) && a.engine.planner.Late.Of(a.uid) == nil:
 		return ended(a.unfinished(false))
 	}
-	reply, end = a.plan(ctx, piece)
-	if end != nil {
-		return nil, nil, end
-	}
-	passed, judged := a.verify(ctx, reply, piece)
-	if len(passed) == 0 && a.outdated() {
-		if reply, end = a.plan(ctx, piece); end != nil {
+	pay := sync.OnceFunc(func() { budget.Spent(a.engine.clock.Now(), a.engine.clock.Since(start)) })
+	for first := true; ; {
+		next, end := a.plan(ctx, piece)
+		if end != nil && len(passed) == 0 {
 			return nil, nil, end
 		}
-		passed, judged = a.verify(ctx, reply, piece)
-	}
-	pay := sync.OnceFunc(func() { budget.Spent(a.engine.clock.Now(), a.engine.clock.Since(start)) })
-	if len(passed) == 0 {
-		defer pay()
-	}
-	done := len(passed) > 0 && (passed[0].AsPlanned || len(reply.Candidates) < piece || piece == a.args.MaxCandidates)
-	// A planner that names what it was asked to leave out is not asked forever.
-	for !done && (judged > 0 || len(passed) > 0) && a.left().Count > 0 && mayAsk(ctx, a.args.PlanTimeout.Duration) {
-		if len(passed) == 0 && !budget.IsOpen(a.engine.clock.Now()) {
-			break
-		}
-		piece = ask.NextPiece(piece, a.args.MaxCandidates)
-		again, end := a.plan(ctx, piece)
 		if end != nil {
-			if len(passed) == 0 {
-				return nil, nil, end
-			}
 			break
 		}
-		var others []*verify.Candidate
-		if others, judged = a.verify(ctx, again, piece); len(others) > 0 {
-			passed, reply = others, again
+		stand, judged := a.verify(ctx, next, piece)
+		if len(stand) > 0 {
+			passed, reply = stand, next
+		} else if a.outdated() {
+			continue
 		}
-		done = len(passed) > 0
+		if first && len(passed) == 0 {
+			defer pay()
+		}
+		done := len(passed) > 0 && (!first || passed[0].AsPlanned || len(next.Candidates) < piece || piece == a.args.MaxCandidates)
+		// A planner that names what it was asked to leave out is not asked forever.
+		goesOn := len(passed) > 0 || judged > 0 && budget.IsOpen(a.engine.clock.Now())
+		if done || !goesOn || a.left().Count == 0 || !mayAsk(ctx, a.args.PlanTimeout.Duration) {
+			break
+		}
+		first, piece = false, ask.NextPiece(piece, a.args.MaxCandidates)
 	}
 	switch {
 	case len(passed) > 0:
