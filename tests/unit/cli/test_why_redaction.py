@@ -58,5 +58,14 @@ def test_names_in_messages_are_hidden_whatever_else_the_message_says() -> None:
     )
 
 
+def test_a_namespace_that_a_rule_names_is_hidden_and_no_word_that_is_written_alike() -> None:
+    hidden = Redaction(explained(), "shop")
+
+    told = hidden.text("bank/ledger: protected; namespace bank is protected; a bank of namespace bankers")
+
+    hides = "(another namespace)"
+    assert told == f"{hides}: protected; namespace {hides} is protected; a bank of namespace bankers"
+
+
 def test_nothing_is_hidden_where_no_other_namespace_is_named() -> None:
     assert Redaction({"namespace": "shop", "name": "a"}, "shop").text("shop/a bank/b") == "shop/a bank/b"

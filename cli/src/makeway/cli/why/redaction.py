@@ -22,7 +22,8 @@ class Redaction:
         names = {found for found in _namespaces(msgspec.to_builtins(answer)) if found not in ("", namespace)}
         self._foreign = names
         either = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-        self._pattern = re.compile(rf"(?<![\w.-])(?:{either})/[\w.-]+") if names else None
+        named = rf"(?<![\w.-])(?:{either})/[\w.-]+|(?<=\bnamespace )(?:{either})(?![\w.-])"
+        self._pattern = re.compile(named) if names else None
 
     def text(self, text: str) -> str:
         """Return a text without them."""
