@@ -23,11 +23,10 @@ MOST_SORTED = 2**16
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """First plans. `low`: none has all victims below this priority; `out_of_question`: there is none."""
+    """First plans. `low`: none has all victims below this priority; MOST: there is none."""
 
     filled: list[Filled]
     low: int
-    out_of_question: bool = False
 
 
 def fillings(model: Model, base: Draft, each: Ints, work: Work) -> Generator[None, None, First]:
@@ -36,31 +35,20 @@ def fillings(model: Model, base: Draft, each: Ints, work: Work) -> Generator[Non
     Where the objective has another order, both, and those at the highest level. Where all of them take more
     victims than an order may have, one with few. `base`: who goes in each. `each`: as of `most_alone`.
     """
-    levels = [-MOST, *_priorities(model)]
-    highest = price_of(model, base).highest
-    levels = [one for one in levels if one >= highest] or levels[-1:]
     room = min(int(each.sum()), sum(model.counts))
     if room < model.must:
-        return First([Filled(Draft(), model.must - room, ())], levels[-1], out_of_question=True)
-    yield
-    low, high = 0, 1
-    while high < len(levels) and room_for(model, levels[high]) < model.must:
-        low, high = high + 1, 2 * high + 1
-        yield
-    high = min(high, len(levels) - 1)
-    while low < high:
-        middle = (low + high) // 2
-        if room_for(model, levels[middle]) < model.must:
-            low = middle + 1
-        else:
-            high = middle
-        yield
+        return First([Filled(Draft(), model.must - room, ())], MOST)
+    everywhere = np.zeros(model.nodes, np.int64)
+    (level_of_all,) = yield from least_levels(model, list(range(len(model.counts))), everywhere, 1)
+    lowest = max(int(level_of_all), price_of(model, base).highest)
+    levels = [-MOST, *_priorities(model)]
+    levels = [one for one in levels if one >= lowest] or levels[-1:]
     found: list[Filled] = []
     budgets_first = model.objective[:2] == ("budgets", "highestPriority")
     for strict in (True, False):
         if not strict and not model.budgets.any():
             break
-        level, least = yield from _at_least_level(model, base, levels[low:], work, strict=strict)
+        level, least = yield from _at_least_level(model, base, levels, work, strict=strict)
         found.append(least)
         if least.missing:
             continue
@@ -72,16 +60,8 @@ def fillings(model: Model, base: Draft, each: Ints, work: Work) -> Generator[Non
         found.append((yield from _at(model, base, levels[-1], work, strict=strict)))
     if all(one.missing for one in found) and any(one.bounded for one in found):
         fewest = replace(model, objective=("victims",))
-        found.append((yield from _at_least_level(fewest, base, levels[low:], work, strict=False))[1])
-    return First(found, levels[low])
-
-
-def room_for(model: Model, level: int) -> int:
-    """Return how many members there is room for at the most with all pods up to a level gone.
-
-    A bound: every member counts as the least demanding one, and rules are not looked at. O(slots · nodes).
-    """
-    return int(min(_each_alone(model, level).sum(), sum(model.counts)))
+        found.append((yield from _at_least_level(fewest, base, levels, work, strict=False))[1])
+    return First(found, levels[0])
 
 
 def most_alone(model: Model) -> Ints:
@@ -92,8 +72,8 @@ def most_alone(model: Model) -> Ints:
 def least_levels(model: Model, classes: list[int], domains: Ints, count: int) -> Generator[None, None, Ints]:
     """Return int64[count], below which priority of victims there is no room with some classes in one domain.
 
-    A bound, as `room_for`; MOST for a domain without room. `domains`: int64[N], negative for a node in none.
-    O(slots · nodes · log priorities).
+    A bound: members are looked at one class by itself, and by resources alone. MOST for a domain without
+    room. `domains`: int64[N], negative for a node in none. O(slots · nodes · log priorities).
     """
     others = [cls for cls in range(len(model.counts)) if cls not in classes]
     counts = np.array(model.counts, np.int64)

@@ -108,7 +108,7 @@ def beginning(model: Model, base: Draft, work: Work) -> Generator[None, None, Be
             way.model, base, each if way.model is model else most_alone(way.model), work
         )
         low = min(low, first.low)
-        if not first.out_of_question:
+        if first.low < MOST:
             searched.append(way.model)
         for filled in first.filled:
             missing = min(missing, 0 if filled.bounded else filled.missing)
