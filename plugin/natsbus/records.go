@@ -167,11 +167,8 @@ func (b *Bus) poll(ctx context.Context, stream jetstream.Stream, created time.Ti
 	if err != nil {
 		return 0, err
 	}
-	if !streamInfo.Created.Equal(created) {
-		return 0, errors.New("the stream was made anew")
-	}
-	if streamInfo.State.LastSeq < seen {
-		return 0, fmt.Errorf("the stream ends at %d, before %d", streamInfo.State.LastSeq, seen)
+	if !streamInfo.Created.Equal(created) || streamInfo.State.LastSeq < seen {
+		return 0, fmt.Errorf("the stream was made anew, or ends at %d, before %d", streamInfo.State.LastSeq, seen)
 	}
 	info, err := consumer.Info(ctx)
 	if err != nil {
