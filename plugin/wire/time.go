@@ -31,9 +31,6 @@ func (t Time) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (t *Time) UnmarshalJSON(b []byte) error {
-	if len(b) < 2 || b[0] != '"' || b[len(b)-1] != '"' {
-		return fmt.Errorf("time %s: want an RFC 3339 string", b)
-	}
 	if !rfc3339.Match(b) {
 		return fmt.Errorf("time %s: want RFC 3339, for example 2026-01-31T12:00:00Z", b)
 	}
