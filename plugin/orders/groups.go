@@ -12,9 +12,6 @@ import (
 // MissingLasts is how long a gang whose room was made may have too few pods. A Job makes a pod anew 10 s after it was lost.
 const MissingLasts = 15 * time.Second
 
-// GroupKey names a pod group. A member knows no more of its group than that.
-type GroupKey struct{ Namespace, Name string }
-
 // gang are the pods of a group with an order. A pod is its own only member; a quota has none.
 type gang struct {
 	members      []member
@@ -32,6 +29,11 @@ type member struct {
 
 // isGroup reports whether the order makes room for a pod group.
 func (e *Order) isGroup() bool { return e.Node == "" && !e.isQuota() }
+
+// groupName names the group of an order for one. A member knows no more of its group than that.
+func (e *Order) groupName() types.NamespacedName {
+	return types.NamespacedName{Namespace: e.Preemptor.Namespace, Name: e.Preemptor.Name}
+}
 
 // isQuota reports whether the order makes room for no pod: it has a queue keep within its quota.
 func (e *Order) isQuota() bool { return e.Preemptor.Name == "" }
@@ -93,7 +95,7 @@ func (f *InFlight) putMembers(e *Order) {
 	if !e.isGroup() {
 		return
 	}
-	f.byGroup[GroupKey{e.Preemptor.Namespace, e.Preemptor.Name}] = e
+	f.byGroup[e.groupName()] = e
 	names := map[string]struct{}{}
 	for _, m := range e.members {
 		f.byMember[types.UID(m.UID)] = e
@@ -107,8 +109,8 @@ func (f *InFlight) dropMembers(e *Order) {
 	if !e.isGroup() {
 		return
 	}
-	if key := (GroupKey{e.Preemptor.Namespace, e.Preemptor.Name}); f.byGroup[key] == e {
-		delete(f.byGroup, key)
+	if f.byGroup[e.groupName()] == e {
+		delete(f.byGroup, e.groupName())
 	}
 	for _, m := range e.members {
 		if f.byMember[types.UID(m.UID)] == e {

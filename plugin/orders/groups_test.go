@@ -18,7 +18,7 @@ func groupOrder(victims ...types.UID) *Order {
 }
 
 func (f *InFlight) groupClosed(now time.Time) bool {
-	_, _, closed := f.Gate("a", GroupKey{"ns", "gang"}, now)
+	_, _, closed := f.Gate("a", types.NamespacedName{Namespace: "ns", Name: "gang"}, now)
 	return closed
 }
 

@@ -38,7 +38,7 @@ func TestAPreemptorIsReleasedAGracePeriodAndAMinuteAfterItsOrder(t *testing.T) {
 			if len(activations) != 1 || activations[0].Pod.UID != "p" {
 				t.Fatalf("activations %+v, want p", activations)
 			}
-			if _, _, closed := f.Gate("p", GroupKey{}, release); closed {
+			if _, _, closed := f.Gate("p", types.NamespacedName{}, release); closed {
 				t.Error("the gate is closed")
 			}
 			if f.Has("p") {

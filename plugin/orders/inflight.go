@@ -30,9 +30,9 @@ type InFlight struct {
 	holds   QuotaReserver // told of every preemptor that begins or ends to have an order, under mu
 
 	mu       sync.RWMutex
-	byPod    map[types.UID]*Order // by UID of the preemptor
-	byMember map[types.UID]*Order // of a pod group that is a preemptor
-	byGroup  map[GroupKey]*Order  // the same by name
+	byPod    map[types.UID]*Order            // by UID of the preemptor
+	byMember map[types.UID]*Order            // of a pod group that is a preemptor
+	byGroup  map[types.NamespacedName]*Order // the same by name
 	byOrder  map[string]*Order
 	outcomes *lru.Cache // by order, those not known (yet) too
 }
@@ -50,7 +50,7 @@ func NewInFlight(holds QuotaReserver) *InFlight {
 		Changed:  make(chan struct{}, 1),
 		byPod:    map[types.UID]*Order{},
 		byMember: map[types.UID]*Order{},
-		byGroup:  map[GroupKey]*Order{},
+		byGroup:  map[types.NamespacedName]*Order{},
 		byOrder:  map[string]*Order{},
 		outcomes: lru.New(outcomeMemory),
 	}

@@ -55,7 +55,7 @@ func (f *InFlight) left(victim types.UID) { f.Deleted(victim, start.Add(-time.Se
 func (f *InFlight) gates(uid types.UID) bool { return f.byPod[uid].Gated }
 
 func (f *InFlight) closed(uid types.UID, now time.Time) bool {
-	_, _, closed := f.Gate(uid, GroupKey{}, now)
+	_, _, closed := f.Gate(uid, types.NamespacedName{}, now)
 	return closed
 }
 

@@ -95,7 +95,7 @@ func (f *InFlight) Left() map[types.UID]string {
 
 // Gate reports whether PreEnqueue has to hold a pod for its order or, also where it came after the order was made, for its group's: for
 // which, and where pods have to leave; that it does so is noted. O(1).
-func (f *InFlight) Gate(uid types.UID, group GroupKey, now time.Time) (orderID, where string, closed bool) {
+func (f *InFlight) Gate(uid types.UID, group types.NamespacedName, now time.Time) (orderID, where string, closed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e := f.byPod[uid]

@@ -15,6 +15,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -22,7 +23,6 @@ import (
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
-	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queues"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
@@ -97,7 +97,7 @@ func (pl *MakeWay) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint
 // PreEnqueue holds a pod whose order is in flight. It runs under the scheduling queue's lock.
 func (pl *MakeWay) PreEnqueue(ctx context.Context, pod *v1.Pod) (status *fwk.Status) {
 	defer goroutines.RecoverPanic(ctx, "pre_enqueue", func() { status = nil })
-	group := orders.GroupKey{Namespace: pod.Namespace, Name: minor.GroupName(pod)}
+	group := types.NamespacedName{Namespace: pod.Namespace, Name: minor.GroupName(pod)}
 	if orderID, where, closed := pl.engine.inflight.Gate(pod.UID, group, pl.engine.clock.Now()); closed {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf("makeway: waiting for pods on %s to leave (order %s)", where, orderID))
 	}
