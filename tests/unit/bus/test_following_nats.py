@@ -330,6 +330,26 @@ async def test_a_ledger_knows_how_far_the_outcomes_were_read_whatever_they_say(b
     assert ledger.outcomes_read.sequence == 2
 
 
+async def test_a_planner_is_unhealthy_while_its_orders_cannot_be_read(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("makeway.planner.service.orders.follower.UNREAD_SECONDS", 2.0)
+    follower = OrderFollower(bus, Ledger(), PlannerMetrics(CollectorRegistry()), datetime.now(UTC))
+
+    async with background(follower.follow_orders(), follower.follow_outcomes()), asyncio.timeout(30):
+        while not follower.synced:  # noqa: ASYNC110 - there is no event for both
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(2.5)
+        assert follower.unhealthy() == ""
+        await bus.jetstream.api(f"STREAM.DELETE.{bus.subjects.orders_stream}")
+        while not follower.unhealthy():  # noqa: ASYNC110 - nor for that
+            await asyncio.sleep(0.1)
+        assert bus.healthy() == ""
+        await bus.ensure_streams()
+        while follower.unhealthy():  # noqa: ASYNC110 - nor for that
+            await asyncio.sleep(0.1)
+
+
 async def test_reading_makes_no_consumer(bus: Bus) -> None:
     await publish(bus, "a")
     async for _ in bus.follow(bus.subjects.orders_stream, stop_at_end=True):

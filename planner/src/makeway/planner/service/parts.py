@@ -327,7 +327,7 @@ class Parts:
     def checks(self) -> dict[str, str]:
         """Return why it is not ready, by what is checked; empty where it is."""
         return {
-            "nats": self._context.bus.healthy(),
+            "nats": self._context.bus.healthy() or self.seen.in_flight.unhealthy(),
             "snapshot": self.seen.watch.unhealthy(),
             "configuration": self.seen.configuration.unhealthy(),
             "synced": self.seen.unsynced(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 
@@ -20,6 +21,9 @@ from makeway.planner.orders.ledger import Ledger
 
 LOOK_BACK = timedelta(minutes=30)
 """Orders older than this cannot be live: their `not_after` is a minute or so after they were made."""
+
+UNREAD_SECONDS = 10.0
+"""Orders are read every second where NATS answers, its JetStream too."""
 
 _MAX_WAITING = 1000
 _RETRY_SECONDS = 5.0
@@ -69,6 +73,13 @@ class OrderFollower:
     def synced(self) -> bool:
         """Whether what was in the streams at the start has been read."""
         return self._orders_read.is_set() and self._outcomes_read.is_set()
+
+    def unhealthy(self) -> str:
+        """Return why no order can be stored either: theirs cannot be read; empty where they are."""
+        quiet = time.monotonic() - self._ledger.read_until
+        return (
+            f"orders have not been read for {quiet:.0f} s" if self.synced and quiet > UNREAD_SECONDS else ""
+        )
 
     async def follow_orders(self) -> None:
         """Note every order, and every void. Those that cannot be read are the evictors' to quarantine."""
