@@ -1,6 +1,11 @@
 """One answer in three forms."""
 
 import json
+import os
+import pty
+import signal
+import subprocess
+import sys
 from datetime import UTC, datetime
 from io import StringIO
 
@@ -125,3 +130,35 @@ def test_prose_is_folded_between_words_and_a_long_name_is_not_broken() -> None:
         "registry.example.com/an/image-with-a-long-name",
         "  is",
     ]
+
+
+ASKING = """\
+import asyncio, sys, typer
+from makeway.cli.errors import confirm
+
+async def ask():
+    confirm("Go on?", "")
+
+try:
+    asyncio.run(ask())
+except typer.Exit as ended:
+    sys.exit(ended.exit_code)
+"""
+
+
+@pytest.mark.parametrize(("typed", "code"), [(b"", 130), (b"\x04", 1), (b"n\n", 1), (b"y\n", 0)])
+def test_a_question_is_ended_by_the_first_interrupt(typed: bytes, code: int) -> None:
+    """In a coroutine, as commands ask it, where asyncio only notes the first."""
+    terminal, its = pty.openpty()
+    with subprocess.Popen([sys.executable, "-c", ASKING], stdin=its, stdout=its, stderr=its) as process:
+        shown = b""
+        while b"[y/N]" not in shown:
+            shown += os.read(terminal, 1024)
+        if typed:
+            os.write(terminal, typed)
+        else:
+            process.send_signal(signal.SIGINT)
+        try:
+            assert process.wait(20) == code
+        finally:
+            process.kill()

@@ -8,6 +8,7 @@ the reader of stdout went away.
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
 from typing import Final, NoReturn
 
@@ -59,7 +60,16 @@ def confirm(question: str, what: str) -> None:
     """Ask at the terminal, and end where the answer is no; without a terminal, end with `what` and --yes."""
     if not sys.stdin.isatty():
         fail(f"{what}, and there is no terminal to ask at: nothing was changed; give --yes", USAGE)
-    if not typer.confirm(question, err=True):
+    # A coroutine asks: asyncio would note the first interrupt, and the terminal would be read on.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        agreed = typer.confirm(question, err=True)
+    except typer.Abort as error:
+        interrupted = isinstance(error.__context__, KeyboardInterrupt)
+        fail("nothing was changed", INTERRUPTED if interrupted else NEGATIVE)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if not agreed:
         fail("nothing was changed")
 
 
