@@ -369,3 +369,16 @@ def test_any_text_is_a_policy_or_refused_with_its_problems(text: str) -> None:
         assert refusal.problems
         assert all(problem.message and problem.remedy for problem in refusal.problems)
         assert len(str(refusal).splitlines()) == len(refusal.problems)
+
+
+def test_a_value_of_another_type_is_told_in_words() -> None:
+    text = HEAD + "mode: [a]\nprotection: 3\nhardBudgetNamespaces: {a: b}\n"
+
+    with pytest.raises(ConfigError) as refused:
+        parse_policy(text, "p")
+
+    assert [problem.remedy for problem in refused.value.problems] == [
+        "write one of enforce, observe, off",
+        "write fields and their values",
+        "write a list",
+    ]

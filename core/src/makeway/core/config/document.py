@@ -298,7 +298,15 @@ def expected(type_: inspect.Type) -> str:
             return " ".join(["a whole number", " and ".join(bounds)]).strip()
         case inspect.StrType():
             return "a text"
+        case inspect.VarTupleType():
+            return "a list"
+        case inspect.StructType() | inspect.DictType():
+            return "fields and their values"
     return ""
+
+
+_OF_ANOTHER_TYPE: Final = "`, got `"
+"""In what msgspec says of a value of another type; of one beyond a bound it says more than `expected`."""
 
 
 def _problem(said: str, places: Mapping[str, tuple[int, str]], types: Mapping[str, inspect.Type]) -> Problem:
@@ -316,7 +324,7 @@ def _problem(said: str, places: Mapping[str, tuple[int, str]], types: Mapping[st
         meant = did_you_mean(named[2], names)
         remedy = f"did you mean {meant}?" if meant else f"known here: {', '.join(names)}"
         return Problem(field, "", "is no field", remedy, places.get(field, (0, ""))[0])
-    words = expected(type_) if value else ""
+    words = expected(type_) if value or _OF_ANOTHER_TYPE in what else ""
     return Problem(path, value, "is not allowed", f"write {words}" if words else _line(what), line)
 
 
