@@ -108,6 +108,13 @@ def test_what_is_wrong_in_tls_is_told_without_openssls_names(
     assert wrong_in_tls(error) == wrong
 
 
+def test_an_address_that_is_taken_is_told_in_the_systems_words() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use") as error:
+        socket.create_server(taken.getsockname())
+
+    assert reason_of(error.value) == "address already in use"
+
+
 async def test_a_port_where_none_listens_refuses() -> None:
     with pytest.raises(OSError, match="Connect call failed") as raised:
         await asyncio.open_connection("localhost", 9)

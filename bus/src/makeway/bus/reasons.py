@@ -9,6 +9,9 @@ from typing import Final
 
 _NUMBER: Final = re.compile(r"\[Errno (-?\d+)\] ?")
 _CALL: Final = re.compile(r"Connect call failed \(.*\)")
+_OF_PYTHON: Final = " (while attempting to bind on address"
+"""How socket.create_server goes on behind the system's words, with an address as Python writes it."""
+
 _SEVERAL: Final = "Multiple exceptions: "
 
 _OTHER_NAMES: Final = (62, 64)
@@ -94,7 +97,7 @@ def _of_the_system(error: OSError) -> str:
     if error.errno and error.errno > 0 and (not error.strerror or _CALL.fullmatch(error.strerror)):
         return _named(error.errno)
     if error.strerror:
-        return _small(error.strerror)
+        return _small(error.strerror.partition(_OF_PYTHON)[0])
     return _small(_NUMBER.sub("", text)) or "no answer"
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from makeway.bus.reasons import reason_of
 from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import fail, needed
 from makeway.cli.history.streams import must_exist
@@ -52,7 +53,7 @@ async def ui(
         try:
             where = listening(_HOST, port)
         except OSError as error:
-            fail(f"cannot listen on {_HOST}:{port}: {error.strerror}; give another --port, or 0")
+            fail(f"cannot listen on {_HOST}:{port}: {reason_of(error)}; give another --port, or 0")
         port = int(where.getsockname()[1])
         token = secrets.token_urlsafe(24)
         reader = Reader(bus, look_back)
