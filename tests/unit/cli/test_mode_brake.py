@@ -408,7 +408,7 @@ def test_the_mode_of_a_namespace_is_not_taken_for_that_of_the_cluster() -> None:
 
 def test_with_a_refused_policy_the_mode_is_what_the_components_go_by() -> None:
     said = StoredState.of(RELEASED, stored(BROKEN))
-    heard = [Confirmation("evictor", "e", confirmed=False, mode="enforce")]
+    heard = [Confirmation("evictor", "e", confirmed=False, mode="enforce", policy_revision="sha256:1")]
 
     shown = list(lines(report_of(said, namespace="", changed=False, components=heard), "ns"))
 
@@ -416,6 +416,10 @@ def test_with_a_refused_policy_the_mode_is_what_the_components_go_by() -> None:
     assert shown[1] == "policy: refused, the last good one stays effective  (ConfigMap ns/makeway-policy)"
     unknown = list(lines(report_of(said, namespace="", changed=False, components=[]), "ns"))
     assert unknown[0] == "mode: not known, by the last good policy"
+    heard = [Confirmation("evictor", "e", confirmed=False, mode="enforce")]
+    first = list(lines(report_of(said, namespace="", changed=False, components=heard), "ns"))
+    assert first[0] == "mode: enforce, by default"
+    assert first[1].startswith("policy: refused, and none was accepted before  (")
 
 
 def test_what_is_in_force_names_what_says_so() -> None:
@@ -443,9 +447,6 @@ def test_with_a_refused_policy_a_component_confirms_the_release_by_its_brake() -
     assert confirmation(free, revision=None, mode=None).confirmed
     assert confirmation(free, revision=None, mode=None).why == "goes by the last good policy"
     never = status(brake="", policy_revision="")
-    assert (
-        confirmation(never, revision=None, mode=None).why
-        == "goes by the defaults: no policy was accepted yet"
-    )
+    assert confirmation(never, revision=None, mode=None).why == "goes by the defaults: none accepted yet"
     assert not confirmation(held, revision=None, mode=None).confirmed
     assert confirmation(held, revision=None, mode=None).why == "is still braked: everywhere"

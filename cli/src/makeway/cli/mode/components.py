@@ -70,9 +70,7 @@ def confirmation(
     elif wanted is None and status.brake != brake:
         why = f"is still braked: {status.brake}" if status.brake else "has not seen the brake"
     elif wanted is None:
-        good = (
-            "the last good policy" if status.policy_revision else "the defaults: no policy was accepted yet"
-        )
+        good = "the last good policy" if status.policy_revision else "the defaults: none accepted yet"
         why = f"goes by {good}"
     elif own != wanted:
         why = f"is still in mode {own}"

@@ -157,9 +157,11 @@ def lines(report: ModeReport, makeway_namespace: str) -> Iterator[str]:
     """Say it for a person: the mode in force first, then brake and policy."""
     for_whom = f" for namespace {report.namespace}" if report.namespace else ""
     since = f" since {report.since}" if report.since else ""
+    kept = not report.components or any(one.policy_revision for one in report.components)
+    last = "by the last good policy" if kept else "by default"
     by = {
         "brake": "by the brake",
-        "policy": "by the last good policy" if report.policy_problems else "by the policy",
+        "policy": last if report.policy_problems else "by the policy",
         "default": "by default",
     }[report.by]
     told = since if report.by == "brake" or not report.policy_problems else ""
@@ -177,7 +179,8 @@ def lines(report: ModeReport, makeway_namespace: str) -> Iterator[str]:
         yield f"policy: not known: {report.policy_unread}  ({where})"
     elif report.policy_problems:
         what = "gone" if report.policy_problems == (DELETED,) else "refused"
-        yield f"policy: {what}, the last good one stays effective  ({where})"
+        stays = "the last good one stays effective" if kept else "and none was accepted before"
+        yield f"policy: {what}, {stays}  ({where})"
         yield from (f"  {problem}" for problem in report.policy_problems)
     elif report.policy_revision:
         others = sorted(item for item in report.namespace_modes.items() if item[0] != report.namespace)
