@@ -23,26 +23,19 @@ func DaemonSetNode(pod *v1.Pod) string {
 	}
 	node := ""
 	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-		named := nodeNamed(term)
-		if named == "" || node != "" && node != named {
+		named := false
+		for _, field := range term.MatchFields {
+			if field.Key != metav1.ObjectNameField || field.Operator != v1.NodeSelectorOpIn || len(field.Values) != 1 {
+				continue
+			}
+			if node != "" && node != field.Values[0] {
+				return ""
+			}
+			node, named = field.Values[0], true
+		}
+		if !named {
 			return ""
 		}
-		node = named
-	}
-	return node
-}
-
-// nodeNamed returns the node that a term names by a field; empty where it names none, or more than one.
-func nodeNamed(term v1.NodeSelectorTerm) string {
-	node := ""
-	for _, field := range term.MatchFields {
-		if field.Key != metav1.ObjectNameField || field.Operator != v1.NodeSelectorOpIn || len(field.Values) != 1 {
-			continue
-		}
-		if node != "" && node != field.Values[0] {
-			return ""
-		}
-		node = field.Values[0]
 	}
 	return node
 }
