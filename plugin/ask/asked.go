@@ -66,20 +66,19 @@ func (a *Asked) Answered() <-chan struct{} { return a.answered }
 
 // Await returns the answer. Where none has come within so much time, or by the end of the context, the error is ErrLate.
 func (a *Asked) Await(ctx context.Context, patience time.Duration) (*wire.PlanReply, error) {
-	select {
-	case <-a.answered:
-		return a.reply, a.err
-	default:
-	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case <-a.answered:
-		return a.reply, a.err
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return nil, ErrLate
+	select {
+	case <-a.answered:
+		return a.reply, a.err
+	default:
+		return nil, ErrLate
+	}
 }
 
 // Late are questions whose cycles have ended before the answers came, by preemptor. An answer is of use to the preemptor's next cycle
