@@ -8,7 +8,7 @@ import pytest
 
 from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus.client import Bus
-from makeway.bus.errors import BusUnavailable
+from makeway.bus.errors import BusRefused, BusUnavailable
 from makeway.bus.nats.connection import ConnectionTimings
 from makeway.dev.pki import Authority
 from makeway.runtime.settings import NatsSettings, nats_tls
@@ -80,6 +80,26 @@ async def test_a_server_that_does_not_ask_for_tls_is_refused_where_tls_was_confi
     for url in ("tls://", "nats://127.0.0.1:1,tls://"):
         with pytest.raises(BusUnavailable, match="would be in clear"):
             await Bus.connect(f"{url}127.0.0.1:{nats_server.port}", name="test/one", timings=QUICK)
+
+
+async def test_no_login_is_sent_to_a_server_that_does_not_ask_for_tls() -> None:
+    """As to one that stands between: it has read the password before the connection is refused."""
+    heard = b""
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal heard
+        writer.write(
+            b'INFO {"server_id":"x","version":"2.11.0","max_payload":1048576,"auth_required":true}\r\n'
+        )
+        heard += await reader.read(1000)
+        writer.close()
+
+    async with await asyncio.start_server(greet, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(BusRefused, match="would be in clear"):
+            await Bus.connect(f"tls://planner:secret@127.0.0.1:{port}", name="test/one", timings=QUICK)
+
+    assert heard == b""
 
 
 async def test_the_certificates_name_may_differ_from_the_url(nats_server: NatsServer, tmp_path: Path) -> None:

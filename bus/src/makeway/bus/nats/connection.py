@@ -34,7 +34,7 @@ from nats.aio.subscription import Subscription
 from makeway.bus import metrics
 from makeway.bus.errors import BusAway, BusRefused, BusUnavailable, ConnectionLost
 from makeway.bus.nats.login import Login
-from makeway.bus.nats.tolerant import TolerantClient
+from makeway.bus.nats.tolerant import IN_CLEAR, TolerantClient
 from makeway.bus.nats.user_key import KeyLogin, LoginUnusable
 from makeway.bus.reasons import reason_of, wrong_in_tls
 from makeway.bus.subjects import answers, inbox
@@ -70,8 +70,6 @@ class ConnectionTimings:
     permission_memory: float = 60.0
 
 
-_IN_CLEAR = "does not ask for TLS, which was configured: the connection would be in clear"
-
 _ADVICE = {
     "client": "give --nats-tls-cert and --nats-tls-key with a certificate of an authority that it trusts",
     "authority": "give --nats-tls-ca with the authority that issued it",
@@ -82,8 +80,8 @@ _ADVICE = {
 
 _SCHEMES = ("nats", "tls", "ws", "wss")
 
-_REFUSALS = ("authorization violation", "authentication expired", "authentication revoked")
-"""What a server answers to credentials that it does not take."""
+_REFUSALS = ("authorization violation", "authentication expired", "authentication revoked", IN_CLEAR.lower())
+"""What a server answers to credentials that it does not take, or is not given."""
 
 _MISSES_ALLOWED = 2
 
@@ -114,7 +112,6 @@ class Connection:
         self._answered = 0
         self._optional: set[str] = set()
         self._refused: set[str] = set()
-        self._clear: Callable[[], bool] = lambda: False
 
     @classmethod
     async def open(
@@ -140,13 +137,13 @@ class Connection:
         """
         _check(servers, login)
         times = timings or ConnectionTimings()
-        client = TolerantClient(tls, login if isinstance(login, KeyLogin) else None)
+        # As nats.go has it: one such URL stands for all servers.
+        asks_for_tls = tls is not None or any(server.startswith("tls://") for server in servers)
+        key_login = login if isinstance(login, KeyLogin) else None
+        client = TolerantClient(tls, key_login, needs_tls=asks_for_tls)
         connection = cls(client, times)
         connection._servers = tuple(servers)
         connection.answers = answers(component)
-        # As nats.go has it: one such URL stands for all servers.
-        asks_for_tls = tls is not None or any(server.startswith("tls://") for server in servers)
-        connection._clear = lambda: asks_for_tls and not client.secured
         try:
             async with asyncio.timeout(times.connect):
                 await connection.client.connect(
@@ -179,9 +176,6 @@ class Connection:
             await connection.close()
             raise BusRefused(f"cannot connect to NATS at {_hosts(servers)}: {_said(error)}") from error
         connection._opening = False
-        if connection._clear():
-            await connection.close()
-            raise BusRefused(f"NATS at {_hosts(servers)} {_IN_CLEAR}")
         metrics.CONNECTED.set(1)
         connection._probe = asyncio.create_task(connection._probe_forever(), name="nats-probe")
         return connection
@@ -290,7 +284,6 @@ class Connection:
 
     async def _on_disconnected(self) -> None:
         metrics.CONNECTED.set(0)
-        self.client.secured = False
         if self._down_since is None:
             self._down_since = time.monotonic()
         if not self._closing:
@@ -302,9 +295,6 @@ class Connection:
         self._last_error = ""
         metrics.CONNECTED.set(1)
         metrics.RECONNECTS.inc()
-        if self._clear():
-            self._give_up(f"NATS {_IN_CLEAR}")
-            return
         _log.info("nats_reconnected")
         for listener in tuple(self._listeners):
             listener()

@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote
 
 import nats.errors
@@ -31,20 +31,27 @@ from nats.aio.msg import Msg
 
 from makeway.bus.nats.user_key import KeyLogin
 
+IN_CLEAR: Final = "the server does not ask for TLS, which was configured: the connection would be in clear"
+
 
 class TolerantClient(Client):
     """nats-py's client; bytes that are no UTF-8 reach it escaped, so that they can be shown.
 
     `tls`: asked for a context at each connection, so that renewed certificates count; None for the usual
-    one. `login`: read at each connection; None where the URL says all. `secured` tells whether the connection
-    that stands, or was tried last, asked for TLS: nats-py 2.16 goes on in clear where a server does not.
+    one. `needs_tls`: no login is sent in clear, as nats-py 2.16 does where a server does not ask for TLS.
+    `login`: read at each connection; None where the URL says all.
     """
 
     def __init__(
-        self, tls: Callable[[], ssl.SSLContext] | None = None, login: KeyLogin | None = None
+        self,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        login: KeyLogin | None = None,
+        *,
+        needs_tls: bool = False,
     ) -> None:
         super().__init__()
-        self.secured = False
+        self._needs_tls = needs_tls
+        self._secured = False
         self._tls = tls
         self._login = login
         self._ended = False
@@ -52,7 +59,7 @@ class TolerantClient(Client):
     @property
     def ssl_context(self) -> ssl.SSLContext:
         """The context for the connection that is being made."""
-        self.secured = True
+        self._secured = True
         return self._tls() if self._tls is not None else super().ssl_context
 
     async def request(
@@ -108,9 +115,12 @@ class TolerantClient(Client):
     async def _connect_to_server(self, s: Srv) -> None:
         if self._ended:
             raise asyncio.CancelledError  # as it was when it was closed
+        self._secured = False
         await super()._connect_to_server(s)
 
     def _connect_command(self) -> bytes:
+        if self._needs_tls and not self._secured:
+            raise nats.errors.Error(IN_CLEAR)
         server = self._current_server
         if self._login is not None:
             key = self._login.key()
