@@ -309,22 +309,32 @@ func (l *waitingPods) runTimers(now time.Time) {
 
 // take are the pods to check in a round, in order, and whether others are due.
 func (l *waitingPods) take() (taken []*waitingPod, more bool) {
-	for _, w := range l.line {
-		if l.isDue(w) {
+	const half = maxChecks / 2
+	goesOn := 0 // in the line, after the ones that were checked in the round before
+	if l.last != nil {
+		at, found := slices.BinarySearchFunc(l.line, l.last, before)
+		if goesOn = at; found {
+			goesOn++
+		}
+	}
+	var later []*waitingPod
+	for i, w := range l.line {
+		if !l.isDue(w) {
+			continue
+		}
+		if i >= goesOn && len(taken) >= half && len(later) < half {
+			later = append(later, w)
+		}
+		if more = len(taken) == maxChecks; !more {
 			taken = append(taken, w)
 		}
 	}
-	if more = len(taken) > maxChecks; more {
-		const half = maxChecks / 2
-		later, goesOn := taken[half:], 0
-		if l.last != nil {
-			at, found := slices.BinarySearchFunc(later, l.last, before)
-			if goesOn = at; found {
-				goesOn++
-			}
+	if more {
+		taken = append(taken[:maxChecks-len(later)], later...)
+		l.last = taken[len(taken)-1]
+		if len(later) < half { // the first of those after goesOn come after the last in the line
+			l.last = taken[maxChecks-len(later)-1]
 		}
-		later = slices.Concat(later[goesOn:], later[:goesOn])[:half]
-		taken, l.last = append(taken[:half], later...), later[half-1]
 	}
 	for _, w := range taken {
 		if l.isFreed(w) {
