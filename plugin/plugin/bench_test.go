@@ -16,6 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"makeway.dev/makeway/plugin/ask"
+	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
@@ -42,6 +43,11 @@ func (b *instantBus) Request(_ context.Context, _ string, data []byte) ([]byte, 
 	_, id, _ := bytes.Cut(data, []byte(`"requestId":"`))
 	id, _, _ = bytes.Cut(id, []byte(`"`))
 	return bytes.Replace(b.encoded, []byte(benchRequestID), id, 1), nil
+}
+
+// Ask stores nothing: the commit of a preemption is no part of it.
+func (b *instantBus) Ask(context.Context, string, []byte, func()) ([]byte, error) {
+	return nil, natsbus.ErrNotSent
 }
 
 // benched is a cluster in the middle of many preemptions, and a preemptor that no node has room for.
