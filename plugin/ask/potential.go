@@ -1,7 +1,6 @@
 package ask
 
 import (
-	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -30,24 +29,15 @@ func PotentialNodes(statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister, n
 		return Potential{}, 0, err
 	}
 	explicit, ok := statuses.(*framework.NodeToStatus)
-	if !ok {
-		return Potential{}, 0, fmt.Errorf("statuses of type %T do not list their nodes", statuses)
-	}
-	there := func(name string) bool {
-		if named {
-			return true
+	if !ok || !named {
+		chosen, err := statuses.NodesForStatusCode(nodes, fwk.Unschedulable)
+		if err != nil {
+			return Potential{}, 0, err
 		}
-		_, err := nodes.Get(name)
-		return err == nil
+		return Potential{Count: len(chosen), Nodes: SelectNodes(all, chosen)}, len(all), nil
 	}
-	listed := 0
-	explicit.ForEachExplicitNode(func(name string, status *fwk.Status) {
-		if there(name) {
-			listed++
-			p.Count += helped(status)
-		}
-	})
-	total, names := len(all), p.Count
+	explicit.ForEachExplicitNode(func(_ string, status *fwk.Status) { p.Count += helped(status) })
+	total, listed, names := len(all), explicit.Len(), p.Count
 	p.Nodes.AllBut = p.Count > total/2
 	if listed < total {
 		p.Nodes.AllBut = helped(explicit.AbsentNodesStatus()) == 1
@@ -60,7 +50,7 @@ func PotentialNodes(statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister, n
 	}
 	p.Nodes.Names = make([]string, 0, names)
 	explicit.ForEachExplicitNode(func(name string, status *fwk.Status) {
-		if (helped(status) == 1) != p.Nodes.AllBut && there(name) {
+		if (helped(status) == 1) != p.Nodes.AllBut {
 			p.Nodes.Names = append(p.Nodes.Names, name)
 		}
 	})
