@@ -25,9 +25,10 @@ READ_BUFFER_BYTES: Final = 2 * 1024 * 1024
 """How much of an answer may wait to be read: more than an object, so that reading seldom pauses."""
 
 NESTED: Final = 12_000
-"""How deep a decoder may go: kube-apiserver takes objects that nest 10,000 deep, as metadata.managedFields
-does where the author of a pod writes it so. Python's own limit, 1,000, ends a decoder with a RecursionError;
-each level takes a few bytes of stack."""
+"""How deep a decoder recurses: kube-apiserver takes objects that nest 10,000 deep, as metadata.managedFields
+does where the author of a pod writes it so. Python's own limit, 1,000, ends a decoder with a RecursionError.
+A level takes 32 bytes of stack where it is skipped, as by all that reads pods into its own types, and 400
+where it is kept, as for a nominator's question: 5 MB, of the 8 MiB that a process has by default."""
 
 
 async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
