@@ -80,7 +80,7 @@ class Questions:
         if verified is not None:
             return verified
         if what:
-            return self._only_filters(f"{what}, and the shadow scheduler does not answer")
+            return self._only_filters(f"{what}, and no shadow scheduler has verified a plan")
         return await self._ask_planner(data, request.request_id)
 
     def _request(self, stored: StoredPod, mode: str) -> PlanRequest:

@@ -137,7 +137,7 @@ class Connection:
         """
         _check(servers, login)
         times = timings or ConnectionTimings()
-        # As nats.go has it: one such URL stands for all servers.
+        # As nats.go has it: one such URL counts for all servers.
         asks_for_tls = tls is not None or any(server.startswith("tls://") for server in servers)
         key_login = login if isinstance(login, KeyLogin) else None
         client = TolerantClient(tls, key_login, needs_tls=asks_for_tls)
