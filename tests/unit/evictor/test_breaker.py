@@ -17,11 +17,12 @@ from makeway.bus.messages import Outcome, VictimOutcome
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.breaker import CAUSES, LASTS, Trip, data_of, parse_breaker
 from makeway.evictor.intake.breaker_store import BreakerStore
-from makeway.evictor.intake.probe import ApiProbe, ahead_of
+from makeway.evictor.intake.probe import ApiProbe
 from makeway.evictor.intake.wasted import WastedVictims, in_vain
 from makeway.evictor.limits.breaker import OPENS_AT, SKEWED_READINGS, Breaker
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.runtime.kube import ApiError, ApiUnavailable
+from makeway.runtime.server_clock import ahead_of
 from narrowing import there
 from typed_calls import FakeApis
 from unit.evictor.building import (

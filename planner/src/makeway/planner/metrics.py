@@ -153,6 +153,11 @@ class PlannerMetrics:
             "Orders that bridges asked for. result: stored, void (there is no such order).",
             "result",
         )
+        self.clock_ahead = gauge(
+            "clock_ahead_seconds",
+            "How far the planner's clock is ahead of the API server's at the least; negative: behind. Beyond "
+            "2 it leaves the Lease to another planner, beyond 10 it leads no more.",
+        )
         self.recordings = counter(
             "recordings",
             "Recordings for `makeway replay` that ended. result: complete, failed (NATS took no part), "

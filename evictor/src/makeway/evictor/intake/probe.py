@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import NoReturn
 
 from makeway.evictor.retry import Clock
 from makeway.runtime.connections import OtherClusterError
 from makeway.runtime.kube import Api, ApiError, ApiUnavailable
+from makeway.runtime.server_clock import read_ahead
 
 INTERVAL_SECONDS = 10.0
 """Between two probes; one cheap read each."""
@@ -54,7 +55,7 @@ class ApiProbe:
             again = INTERVAL_SECONDS
             try:
                 uid = await self._api.cluster_uid()
-                agrees = await self._read_clock()
+                agrees = self._clock_read(await read_ahead(self._api, self._clock.now))
             except ApiUnavailable as error:
                 self._trouble, again = str(error), AGAIN_SECONDS
                 self.usable.clear()
@@ -71,18 +72,3 @@ class ApiProbe:
                 else:
                     self.usable.clear()
             await asyncio.sleep(again)
-
-    async def _read_clock(self) -> bool:
-        before = self._clock.now()
-        at = await self._api.server_time()
-        return self._clock_read(ahead_of(at, before, self._clock.now()))
-
-
-def ahead_of(server: datetime, before: datetime, after: datetime) -> timedelta:
-    """Return how far a clock is ahead of the server's at the least; negative: behind; 0 where they may agree.
-
-    The server said its time, cut to the second, somewhere between `before` and `after`. Pure.
-    """
-    if before > server + timedelta(seconds=1):
-        return before - server - timedelta(seconds=1)
-    return min(after - server, timedelta(0))

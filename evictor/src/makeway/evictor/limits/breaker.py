@@ -27,12 +27,10 @@ from makeway.evictor.judge.verdicts import Refused
 from makeway.evictor.limits.windows import TEN_MINUTES, Windows
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import Clock
+from makeway.runtime.server_clock import SKEW, told
 
 OPENS_AT: Final[dict[Cause, int]] = {"mismatches": 20, "signatures": 10, "wasted-victims": 20}
 """So many in ten minutes. Of victims, at least half must have been wasted as well."""
-
-SKEW: Final = timedelta(seconds=10)
-"""How far this clock may be from the API server's: `notAfter` lies a minute ahead and is read by this one."""
 
 SKEWED_READINGS: Final = 3
 """So many in a row open the breaker: one may come from a server that was stopped for a while."""
@@ -118,9 +116,7 @@ class Breaker:
         self._skewed += 1
         self._metrics.breaker_evidence.labels("clock-skew").inc()
         if self._skewed >= SKEWED_READINGS:
-            word = "ahead of" if ahead > timedelta(0) else "behind"
-            seconds = abs(ahead).total_seconds()
-            self._trip("clock-skew", "", f"this evictor's clock is {seconds:.0f} s {word} the API server's")
+            self._trip("clock-skew", "", f"this evictor's clock is {told(ahead)}")
         return False
 
     # ------------------------------------------------------------------------------- what holds

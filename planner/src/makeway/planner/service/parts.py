@@ -34,6 +34,7 @@ from makeway.planner.quota.loop import QuotaLoop
 from makeway.planner.recording.decisions import Decisions
 from makeway.planner.recording.journal import Journal
 from makeway.planner.recording.recorder import Recorder
+from makeway.planner.service.clock import PlannerClock
 from makeway.planner.service.configuration.control import UNPLANNED_ANNOTATION, Control, lease_note
 from makeway.planner.service.configuration.reader import Configuration
 from makeway.planner.service.configuration.warnings import Warnings
@@ -84,6 +85,7 @@ class ClusterState:
         api, bus = context.api, context.bus
         self.metrics = metrics = PlannerMetrics(context.registry)
         self.snapshot = snapshot = Snapshot(chunk=CHUNK, applied=self._applied)
+        self.clock = PlannerClock(api, metrics)
         self.journal = Journal(lambda: snapshot.undecided)
         self._past = ShortPast()
         self.decisions = Decisions(bus, metrics, journal=self.journal)
@@ -159,6 +161,7 @@ class ClusterState:
         return [
             *self.watch.runs(),
             *self.configuration.runs(),
+            self.clock.read_forever(),
             self.tolerations.run(),
             apply_forever(self.snapshot.pending_updates),
             apply_forever(self.snapshot.upkeep, half_the_time=True),
@@ -331,6 +334,7 @@ class Parts:
             "snapshot": self.seen.watch.unhealthy(),
             "configuration": self.seen.configuration.unhealthy(),
             "synced": self.seen.unsynced(),
+            "clock": self.seen.clock.impaired(),
         }
 
     def status(self) -> ComponentStatus:
@@ -356,6 +360,7 @@ class Parts:
             or found["synced"]
             or found["snapshot"]
             or found["configuration"]
+            or found["clock"]
             or signatures.unpublished(),
             brake=configuration.brake.current.scope(),
             signatures=signatures.describe(),
@@ -366,11 +371,17 @@ class Parts:
         """Return why this planner cannot lead. A policy being applied is no reason: all apply it alike."""
         if not self.seen.watch.synced or not self.seen.in_flight.synced:
             return self.seen.unsynced()
-        return self._context.bus.disconnected() or self.seen.configuration.unsynced()
+        return (
+            self._context.bus.disconnected() or self.seen.configuration.unsynced() or self.seen.clock.unfit()
+        )
 
     def _impaired(self) -> str:
         """Return why a standby would lead better. Plans are not signed: without its key one still plans."""
-        return self.seen.watch.unhealthy() or self._context.bus.signatures.unpublished()
+        return (
+            self.seen.watch.unhealthy()
+            or self.seen.clock.impaired()
+            or self._context.bus.signatures.unpublished()
+        )
 
     def _annotations(self) -> dict[str, str]:
         state = self.seen.control_state(self._context)
