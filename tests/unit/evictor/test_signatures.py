@@ -3,10 +3,12 @@
 from datetime import datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from builders_keys import KEYS, PUBLIC_DATA, signatures
-from makeway.bus.messages import EvictionOrder
+from makeway.bus.messages import EvictionOrder, Void
+from makeway.bus.orders import voided
 from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
 from makeway.bus.signing.signatures import Signatures
 from makeway.bus.subjects import Subjects
@@ -22,6 +24,8 @@ from unit.evictor.test_service import World, running
 ORDER = make_order("a")
 SUBJECT = Subjects().order(ORDER)
 PLANNER = signatures("require", SigningKind.ORDER)
+OVER = replace(ORDER, not_after=NOW - timedelta(hours=1))
+VOID = voided(ORDER, Void(reason="late", message="it was"))
 
 
 class SignedWorld(World):
@@ -123,6 +127,28 @@ async def test_a_forged_order_that_comes_again_is_counted_once() -> None:
     for deliveries in range(1, 21):
         await world.handle(FORGED["no signature"][0], deliveries)
 
+    assert world.real_breaker.everywhere() == ""
+
+
+@pytest.mark.parametrize(
+    ("data", "on"),
+    [
+        (written(PLANNER), Subjects().orders_of("pod", "another")),
+        (written(Signatures(signing={SigningKind.ORDER: SigningKey.new()}), OVER), SUBJECT),
+        (written(Signatures(), VOID), SUBJECT),
+    ],
+    ids=["on another subject", "over, by a key of before", "of a void"],
+)
+async def test_copies_of_orders_which_readers_can_have_nats_store_do_not_open_the_breaker(
+    data: bytes, on: str
+) -> None:
+    world, later = SignedWorld(), NOW + timedelta(minutes=1)
+    world.clock.time = later
+
+    for _ in range(2 * OPENS_AT["signatures"]):
+        delivery = await world.handle(data, subject=on, published_at=later)
+
+    assert delivery.said[0].startswith("term ")
     assert world.real_breaker.everywhere() == ""
 
 

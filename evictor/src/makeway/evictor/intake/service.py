@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import structlog
 
-from makeway.bus import tracing
+from makeway.bus import codec, tracing
 from makeway.bus.errors import BusUnavailable, Malformed
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.bus.signing.signatures import FORGERIES, Signatures
@@ -167,10 +167,18 @@ class Evictor:
                     await _redeliver(delivery)
 
     def _is_forged(self, error: Malformed, delivery: OrderDelivery) -> bool:
-        """Report whether a message speaks of a forger. One that cannot be put aside comes again."""
+        """Report whether a message speaks of a forger. One that cannot be put aside comes again.
+
+        Who may read orders can have NATS store copies of them, on any subject. Those of which nothing would
+        come with a good signature either are no evidence: on another subject than theirs, or over by then.
+        """
         if error.reason not in FORGERIES or delivery.deliveries > 1:
             return False
         if error.reason == "unknown-key" and delivery.published_at < self._started_at + KEYS_BEHIND:
+            return False
+        order = codec.unwrap_order(delivery.data)
+        is_over = order.void is not None or order.not_after <= delivery.published_at
+        if is_over or decide.misrouted(order, delivery.subject, self._settings.subjects):
             return False
         return self._clock.now() - delivery.published_at < FORGED_LATELY
 
