@@ -257,7 +257,7 @@ def _evictor(case: Case) -> World:
     read = (msgspec.convert(one, objects.Namespace) for one in building.namespaces(case))
     cluster.namespaces = {one.metadata.name: one for one in read}
     cluster.tolerations = parse_record(building.record(case))
-    cluster.group_api = PodGroupApi("v1beta1", composites=True)
+    cluster.group_api = PodGroupApi("v1beta1", "v1alpha3")
     for group in building.groups(case):
         known = msgspec.convert(group, PodGroup)
         cluster.groups[GroupKey("shop", known.metadata.name)] = group_record(known, composite=False)

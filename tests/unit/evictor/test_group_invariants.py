@@ -110,7 +110,7 @@ def test_whatever_happens_nothing_of_a_group_goes_before_all_of_it_would(
     clock = VirtualClock()
     there = [pod for n, s in zip(names, states, strict=True) if (pod := placed(n, s)) is not None]
     cluster = GangCluster(clock, *there, trainer(1), trainer(2))
-    cluster.group_api = PodGroupApi("v1beta1", composites=True)
+    cluster.group_api = PodGroupApi("v1beta1", "v1alpha3")
     cluster.groups[TRAIN] = GroupRecord(key=TRAIN, uid="train-uid", priority=1000, min_count=2)
     for node in ("n1", "n2"):
         cluster.nodes[node] = Node(metadata=Metadata(name=node, uid=f"{node}-uid"))

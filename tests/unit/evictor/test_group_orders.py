@@ -91,7 +91,7 @@ class GroupWorld(World):
             *(trainer(number) for number in range(1, members + 1)),
             *pods,
         )
-        self.cluster.group_api = PodGroupApi("v1beta1", composites=True)
+        self.cluster.group_api = PodGroupApi("v1beta1", "v1alpha3")
         self.cluster.groups[TRAIN] = GroupRecord(key=TRAIN, uid="train-uid", priority=1000, min_count=2)
         self.cluster.groups[KEY] = unit_record()
         for number in range(1, members + 1):

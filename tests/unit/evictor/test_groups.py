@@ -68,7 +68,7 @@ def world_of(*pods: Pod, group: GroupRecord | None = None, begun: Begun | None =
     world = World(*pods)
     if begun is not None:
         world.records.begun_orders[begun.order_id] = begun
-    world.cluster.group_api = PodGroupApi("v1beta1", composites=True)
+    world.cluster.group_api = PodGroupApi("v1beta1", "v1alpha3")
     world.cluster.groups[KEY] = group or record()
     return world
 

@@ -361,23 +361,28 @@ async def followed(api: Served) -> Snapshot:
 
 
 @pytest.mark.parametrize(
-    ("versions", "group"),
+    ("versions", "group", "composites"),
     [
-        ({"v1beta1": ["podgroups", "workloads"], "v1alpha3": ["compositepodgroups"]}, BETA),
-        ({"v1beta1": ["podgroups"]}, BETA),
-        ({"v1alpha2": ["podgroups"]}, ALPHA),
+        ({"v1beta1": ["podgroups", "compositepodgroups"]}, BETA, "v1beta1"),
+        ({"v1beta1": ["podgroups", "workloads"], "v1alpha3": ["compositepodgroups"]}, BETA, "v1alpha3"),
+        ({"v1beta1": ["podgroups"]}, BETA, ""),
+        ({"v1alpha2": ["podgroups"]}, ALPHA, ""),
     ],
 )
 async def test_groups_are_followed_in_the_version_that_is_served(
-    versions: Mapping[str, Sequence[str]], group: object
+    versions: Mapping[str, Sequence[str]], group: object, composites: str
 ) -> None:
-    snapshot = await followed(Served(versions, group))
+    api = Served(versions, group)
+
+    snapshot = await followed(api)
 
     pod = snapshot.pods["a"]
     unit = snapshot.groups.unit_of_pod(pod)
     assert unit is not None
     assert (unit.key, pod.priority) == (GroupKey("default", "g"), 3)
-    assert snapshot.groups.composites == ("v1alpha3" in versions)
+    assert snapshot.groups.composites == bool(composites)
+    listed = {path.split("/")[3] for path in api.asked if path.endswith("/compositepodgroups")}
+    assert listed == ({composites} if composites else set())
 
 
 @pytest.mark.parametrize("versions", [{}, {"v1alpha1": ["podgroups"]}, {"v1beta1": ["priorityclasses"]}])

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from makeway.core.k8s.pod_groups import COMPOSITE_VERSION, GROUP, POD_GROUP_VERSIONS, GroupKey
+from makeway.core.k8s.pod_groups import COMPOSITE_ALPHA, GROUP, POD_GROUP_VERSIONS, GroupKey
 from makeway.runtime.kube import ApiUnavailable, Requests, read_object
 
 POD_GROUPS = "podgroups"
@@ -16,15 +16,15 @@ COMPOSITES = "compositepodgroups"
 
 @dataclass(frozen=True, slots=True)
 class PodGroupApi:
-    """What is served. `version`: of the PodGroup, empty where there is none that is read."""
+    """What is served: the versions of PodGroup and CompositePodGroup, empty where none is read."""
 
     version: str = ""
-    composites: bool = False
+    composites: str = ""
 
     def path(self, key: GroupKey | None = None, *, composite: bool = False) -> str:
         """Return the path of one group, or of all of one kind."""
-        version = COMPOSITE_VERSION if composite or (key is not None and key.composite) else self.version
-        plural = COMPOSITES if composite or (key is not None and key.composite) else POD_GROUPS
+        composite = composite or (key is not None and key.composite)
+        version, plural = (self.composites, COMPOSITES) if composite else (self.version, POD_GROUPS)
         within = "" if key is None else f"/namespaces/{quote(key.namespace, safe='')}"
         name = "" if key is None else f"/{quote(key.name, safe='')}"
         return f"/apis/{GROUP}/{version}{within}/{plural}{name}"
@@ -44,9 +44,11 @@ _decode = msgspec.json.Decoder(_Resources).decode
 async def pod_group_api(api: Requests) -> PodGroupApi:
     """Ask which groups are served. Raises ApiError, ApiUnavailable."""
     for version in POD_GROUP_VERSIONS:
-        if POD_GROUPS in await served_resources(api, GROUP, version):
-            composites = await served_resources(api, GROUP, COMPOSITE_VERSION)
-            return PodGroupApi(version, COMPOSITES in composites)
+        if POD_GROUPS in (served := await served_resources(api, GROUP, version)):
+            if COMPOSITES in served:
+                return PodGroupApi(version, version)
+            alpha = await served_resources(api, GROUP, COMPOSITE_ALPHA)
+            return PodGroupApi(version, COMPOSITE_ALPHA if COMPOSITES in alpha else "")
     return PodGroupApi()
 
 

@@ -1,7 +1,7 @@
 """Pod groups: which pods can only be disrupted together, and at whose priority.
 
 One reader for both forms of the PodGroup: v1alpha2 (Kubernetes 1.36), whose `disruptionMode` is a string, and
-v1beta1 (1.37), where it is a struct; and for the CompositePodGroup of v1alpha3. A *unit* is what can only go
+v1beta1 (1.37), where it is a struct; and for the CompositePodGroup. A *unit* is what can only go
 whole: all pods under the highest ancestor of mode all. Its priority is that of the highest ancestor. Sources:
 getHighestAllAncestor and GetPodPriority in kube-scheduler's framework/preemption.
 
@@ -30,8 +30,8 @@ ONE_BY_ONE: Final = "v1alpha2"
 """The version of Kubernetes 1.36, whose scheduler preempts for the pods of a gang one by one, and asks no
 plugin to make room for it as a whole."""
 
-COMPOSITE_VERSION: Final = "v1alpha3"
-"""The version of the CompositePodGroup that is read."""
+COMPOSITE_ALPHA: Final = "v1alpha3"
+"""The version of the CompositePodGroup where the PodGroup's has none, as in Kubernetes 1.37."""
 
 MOST_LEVELS: Final = 4
 """Levels of a tree of groups, the PodGroup included: WorkloadMaxTreeDepth of the API."""

@@ -401,7 +401,7 @@ def pod_group_watch(
     def tell(kind: type[PodGroup] | None = None) -> None:
         """Let the snapshot have what is known of groups, of which one kind has been listed."""
         listed.update(() if kind is None else (kind,))
-        snapshot.apply(KnowPodGroups(bool(now.version), listed.issuperset(kinds()), now.composites))
+        snapshot.apply(KnowPodGroups(bool(now.version), listed.issuperset(kinds()), bool(now.composites)))
 
     # They outlive what is served: groups that are gone meanwhile are forgotten with the next list.
     feeds = {
