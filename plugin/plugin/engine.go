@@ -260,11 +260,11 @@ func (e *engine) activate(ctx context.Context, pods ...*v1.Pod) {
 		if pod == nil {
 			continue
 		}
-		e.gate.AllowCycle(pod)
 		e.inflight.Activated(pod.UID, e.clock.Now())
 		byName[pod.Namespace+"/"+pod.Name] = pod
 	}
 	if len(byName) > 0 {
+		e.gate.AllowCycle(byName)
 		e.handle.Activate(klog.FromContext(ctx), byName)
 	}
 }

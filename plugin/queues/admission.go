@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"makeway.dev/makeway/plugin/internal/minor"
@@ -124,17 +125,24 @@ func (g *Gate) Tried(uid types.UID) {
 	})
 }
 
-// AllowCycle lets a pod whose queue is full come to a cycle once more, and with it its group, which is held by holding one: what kept its
-// preemption may have changed. O(waiting) for one of a group.
-func (g *Gate) AllowCycle(pod *v1.Pod) {
+// AllowCycle lets pods whose queue is full come to a cycle once more, and with them their groups, each of which is held by holding one:
+// what kept their preemption may have changed. O(pods), and O(waiting) where one is of a group.
+func (g *Gate) AllowCycle(pods map[string]*v1.Pod) {
 	g.whereQueuesAre(func() {
-		if w := g.waiting.pods[pod.UID]; w != nil {
-			w.tried = false
-		}
-		if group := minor.GroupName(pod); group != "" {
-			for _, w := range g.waiting.line {
-				w.tried = w.tried && (w.group != group || w.pod.Namespace != pod.Namespace)
+		groups := sets.New[types.NamespacedName]()
+		for _, pod := range pods {
+			if w := g.waiting.pods[pod.UID]; w != nil {
+				w.tried = false
 			}
+			if group := minor.GroupName(pod); group != "" {
+				groups.Insert(types.NamespacedName{Namespace: pod.Namespace, Name: group})
+			}
+		}
+		if len(groups) == 0 {
+			return
+		}
+		for _, w := range g.waiting.line {
+			w.tried = w.tried && !groups.Has(types.NamespacedName{Namespace: w.pod.Namespace, Name: w.group})
 		}
 	})
 }

@@ -135,7 +135,7 @@ func TestAPodThatMayPreemptInItsQueueComesToOneCycleUntilSomethingChanges(t *tes
 	if w.admits(p) {
 		t.Error("it comes to another cycle")
 	}
-	w.gate.AllowCycle(p)
+	w.gate.AllowCycle(map[string]*v1.Pod{"p": p})
 	if !w.admits(p) {
 		t.Error("it does not come to a cycle though something has changed")
 	}
