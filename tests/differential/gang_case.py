@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
+from makeway.bus.messages import Placement
 from makeway.core.k8s.objects import Node as NodeObject
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
-from makeway.core.policy.document import Policy, PolicyLimits
+from makeway.core.policy.document import OBJECTIVE, Groups, GroupTerm, Policy, PolicyLimits
 from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.planner.plan.constraints.pods import constraints_of
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
@@ -105,7 +106,8 @@ class Case:
     `units`: groups that go whole; `gangs`: minCount of the others. `domain`: the key of the group's topology
     constraint. `queues`: by name; the members are in `own`. `elsewhere`: victims may be on nodes without
     members where they keep a member out of a domain. `changes`: pods come and go while it is planned.
-    `chunked`: the snapshot is updated a few pods at a time, as by a process that serves.
+    `chunked`: the snapshot is updated a few pods at a time, as by a process that serves. `placed`: the node
+    of a member that has one.
     """
 
     theme: str
@@ -121,6 +123,9 @@ class Case:
     elsewhere: bool = True
     changes: bool = False
     chunked: bool = False
+    objective: tuple[GroupTerm, ...] = OBJECTIVE
+    most_victims: int = 1_000
+    placed: int | None = None
 
     def place(self, key: str, node: int) -> str:
         """Return the domain of a node; empty where it is in none."""
@@ -155,7 +160,8 @@ CHUNK: Final = 4
 
 def loaded(case: Case) -> tuple[Snapshot, GangQuestion]:
     """Return the case as the planner has it: every change after the other, all of the gang's pods in it."""
-    policy = Policy(limits=PolicyLimits(victims_per_order=1_000))
+    limits = PolicyLimits(victims_per_order=case.most_victims)
+    policy = Policy(limits=limits, groups=Groups(objective=case.objective))
     budgets = [make_budget(name, {"app": name}, allowed) for name, allowed in case.budgets.items()]
     snapshot = make_snapshot((), (), budgets, policy=policy, chunk=CHUNK if case.chunked else None)
     if case.queues is not None:
@@ -182,7 +188,12 @@ def loaded(case: Case) -> tuple[Snapshot, GangQuestion]:
         snapshot.pending_updates.apply_chunk()
     snapshot.updates.serving = case.chunked
     topology = (case.domain,) if case.domain else ()
-    return snapshot, GangQuestion("default/gang", tuple(classes), case.must, topology)
+    placed = () if case.placed is None else (_placement(case.placed),)
+    return snapshot, GangQuestion("default/gang", tuple(classes), case.must, topology, placed)
+
+
+def _placement(node: int) -> Placement:
+    return Placement(namespace="default", name="placed", uid="placed", node=f"n{node}")
 
 
 def unimportant(turn: int) -> Callable[[Snapshot], None]:

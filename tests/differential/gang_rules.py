@@ -50,12 +50,15 @@ def _broken(case: Case, placed: Places, victims: set[str]) -> Iterator[str]:
     gone = [pod for pod in case.pods if pod.uid in victims]
     left = [pod for pod in case.pods if pod.uid not in victims]
     used = {node for (_, node), count in placed.items() if count}
+    together = used if case.placed is None else used | {case.placed}
     if len(gone) != len(victims):
         yield "a victim that is not there"
     if sum(placed.values()) < case.must:
         yield "fewer members than must be placed"
     if any(pod.priority >= PRIORITY for pod in gone):
         yield "a victim that is not of lower priority"
+    if len(gone) > case.most_victims:
+        yield "more victims than an order may have"
     whole = {pod.group for pod in gone if pod.group in case.units}
     if any(pod.group in whole for pod in left):
         yield "a unit that does not go whole"
@@ -63,7 +66,7 @@ def _broken(case: Case, placed: Places, victims: set[str]) -> Iterator[str]:
         beside = pod.node in used or pod.group in whole
         if not beside and not (case.elsewhere and _keeps_out(case, placed, pod)):
             yield f"victim {pod.uid} on a node without members"
-    if case.domain and len({case.place(case.domain, node) or f"none of {node}" for node in used}) > 1:
+    if case.domain and len({case.place(case.domain, node) or f"none of {node}" for node in together}) > 1:
         yield "members in two domains"
     if case.domain and any(not case.place(case.domain, node) for node in used):
         yield "a member in no domain"

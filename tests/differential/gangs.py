@@ -106,7 +106,7 @@ def _wrong_after_change(case: Case) -> str:
     """Return what is wrong with a plan in whose first pause the cluster has changed, as it is then."""
     after, change = changed(case)
     found, came = planned(case, [change])
-    return "" if isinstance(found, PlanRefusal) else _wrong(after if came else case, found)
+    return "" if isinstance(found, PlanRefusal) else wrong_with(after if came else case, found)
 
 
 def _compared(case: Case, found: GangPlan | PlanRefusal, best: Terms | None) -> tuple[str, str]:
@@ -115,7 +115,7 @@ def _compared(case: Case, found: GangPlan | PlanRefusal, best: Terms | None) -> 
             return INFEASIBLE, ""
         text = f"{found.reason}: {found.message}; exact {_told(best)}"
         return (MISSED if found.reason == NOT_FOUND else FALSE), text
-    if wrong := _wrong(case, found):
+    if wrong := wrong_with(case, found):
         return BROKEN, wrong
     ours = _price(found)
     if best is None or ours < best:
@@ -126,7 +126,7 @@ def _compared(case: Case, found: GangPlan | PlanRefusal, best: Terms | None) -> 
     return (TERMS[worse] if best[-1] else NEEDLESS), f"{_told(ours)}, exact {_told(best)}"
 
 
-def _wrong(case: Case, found: GangPlan) -> str:
+def wrong_with(case: Case, found: GangPlan) -> str:
     """Return which rule a plan breaks, or that it tells a wrong price; empty where it is right."""
     placed = Counter[tuple[int, int]]()
     for one in found.placements:
