@@ -411,11 +411,10 @@ def test_the_namespace_is_the_contexts(tmp_path: Path, monkeypatch: pytest.Monke
     assert context_namespace(path, "there") == "team-a"
 
 
-def test_a_pipe_that_is_closed_ends_a_command_quietly() -> None:
+@pytest.mark.parametrize("asked", [f"policy lint {__file__} -o yaml", f"policy lint {__file__}", "--help"])
+def test_a_pipe_that_is_closed_ends_a_command_quietly(asked: str) -> None:
     program = "from makeway.cli.main import main; main()"
-    command = (
-        f"{sys.executable} -c '{program}' policy lint {__file__} -o yaml | true; exit ${{PIPESTATUS[0]}}"
-    )
+    command = f"{sys.executable} -c '{program}' {asked} | true; exit ${{PIPESTATUS[0]}}"
 
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
 

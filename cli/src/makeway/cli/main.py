@@ -122,6 +122,20 @@ def behind(args: list[str]) -> list[str]:
 class LazyGroup(typer.core.TyperGroup):
     """A group that lists its commands without loading them, and loads the one that is called."""
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the command line; where its output is read no more, end as by SIGPIPE.
+
+        rich and typer each end with 1 then.
+        """
+        try:
+            return super().main(*args, **extra)
+        except SystemExit as end:
+            if not isinstance(end.__context__, BrokenPipeError):
+                raise
+            # What is left has no reader: it would be written once more at the end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(CLOSED_PIPE) from None
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command that is called; what is wrong with a value is said without a name of Python's."""
         try:
@@ -129,10 +143,6 @@ class LazyGroup(typer.core.TyperGroup):
         except typer.BadParameter as error:
             error.message = error.message.replace(_NAMED_BY_PYTHON, "", 1)
             raise
-        except BrokenPipeError:
-            # What is left has no reader: it would be written once more at the end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(CLOSED_PIPE) from None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Take options that stand before the sub-command as if they stood behind it."""
