@@ -70,7 +70,7 @@ async def test_below_the_minimum_it_waits_and_is_told_why(space: Space, classes:
     pod = there(await space.pod("urgent"))
     messages = " ".join(condition.message or "" for condition in pod.status.conditions or ())
     if not space.cluster.external:
-        assert "1 pod spared by preemption-toleration" in messages
+        assert "1 pod exempt by preemption-toleration" in messages
 
 
 async def test_a_waiting_pod_is_tried_again_as_a_toleration_ends(space: Space, classes: Classes) -> None:

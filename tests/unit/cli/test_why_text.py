@@ -75,6 +75,14 @@ def test_a_victim_that_could_not_be_evicted_is_named_with_the_cause() -> None:
     assert "cache-1" not in text
 
 
+def test_a_victim_that_a_rule_keeps_is_told_as_exempt() -> None:
+    victim = VictimOutcome(namespace="shop", name="cache-0", uid="c", result="spared", reason="never-evict")
+
+    text = said("failed", victim)
+
+    assert "shop/cache-0 exempt, and left out for a while: never-evict" in text
+
+
 def test_while_evicted_pods_are_leaving_the_order_is_told_and_no_other_plan() -> None:
     order, outcome = MESSAGES["order.full"], MESSAGES["outcome.full"]
     assert isinstance(order, EvictionOrder)

@@ -56,7 +56,7 @@ def test_a_refusal_counts_whose_deletion_was_refused_and_when_to_ask_again() -> 
 
     assert refusal.reason == "PodsSpared"
     assert refusal.exempt == {"delete-refused": 1}
-    assert "1 pod spared by delete-refused" in refusal.message
+    assert "1 pod exempt by delete-refused" in refusal.message
     assert refusal.depends_on == (("Pod", "default", "a0"),)
     assert refusal.retry_at == NOW + timedelta(minutes=1)
     (near,) = refusal.nearest

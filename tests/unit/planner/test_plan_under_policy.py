@@ -50,7 +50,7 @@ def test_a_pod_under_an_exhausted_hard_budget_is_not_removable() -> None:
     refusal = refused(snapshot, ask(URGENT))
 
     assert refusal.reason == "NotEnoughRoom"
-    assert "1 pod spared by hard-budget" in refusal.message
+    assert "1 pod exempt by hard-budget" in refusal.message
     assert refusal.exempt == {"hard-budget": 1}
     assert ("PodDisruptionBudget", "default", "web") in refusal.depends_on
 
@@ -214,8 +214,8 @@ def test_a_refusal_says_how_many_pods_a_toleration_spares_and_until_when_the_fir
     refusal = refused(tolerant(("x", 100, 40), ("y", 400, 10)), ask(URGENT))
 
     assert refusal.reason == "PodsSpared"
-    assert "2 pods spared by preemption-toleration, the first until 2026-01-01T12:01:00Z" in refusal.message
-    assert refusal.node_reasons == {"All pods of lower priority are spared": 1}
+    assert "2 pods exempt by preemption-toleration, the first until 2026-01-01T12:01:00Z" in refusal.message
+    assert refusal.node_reasons == {"All pods of lower priority are exempt": 1}
 
 
 def test_it_is_to_be_asked_again_when_the_tolerations_that_matter_have_ended() -> None:

@@ -161,7 +161,7 @@ def test_a_refusal_says_of_which_rules_the_first_end_is() -> None:
     snapshot = make_snapshot(["a"], [young, steady], classes=classes)
     enforce(snapshot, rule("young", action="allow", minimum_run_time=timedelta(seconds=60)))
 
-    spared = "1 pod spared by preemption-rule, 1 pod spared by preemption-toleration"
+    spared = "1 pod exempt by preemption-rule, 1 pod exempt by preemption-toleration"
     assert f"{spared}, the first of both until 2026-01-01T12:00:09Z" in refused(snapshot, ask(URGENT)).message
 
 
@@ -173,7 +173,7 @@ def test_a_victim_goes_once_it_has_run_long_enough_and_the_refusal_says_when() -
     found = refused(snapshot, ask(URGENT))
     assert found.exempt == {"preemption-rule": 1}
     assert SOURCE in found.depends_on
-    assert "1 pod spared by preemption-rule" in found.message
+    assert "1 pod exempt by preemption-rule" in found.message
     (near,) = found.nearest
     (exempt,) = near.exempt.pods
     assert exempt.verdict.until == NOW + timedelta(seconds=10) - timedelta(microseconds=1)

@@ -18,7 +18,7 @@ from makeway.bus.comparison import Comparison
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import EvictionOrder, Outcome, Victim
 from makeway.cli.ages import age
-from makeway.cli.history.story import NOT_CARRIED_OUT, OVERDUE, Message, Row, Story, row_of
+from makeway.cli.history.story import Message, Row, Story, row_of, word
 from makeway.cli.tables import Column
 from makeway.cli.units import names_of
 from makeway.core.k8s.times import api_time
@@ -47,15 +47,6 @@ LINE: Final = (Column("TIME"), FOR, _VICTIMS, Column("RESULT"), Column("REASON")
 """Of a row that is shown as it comes."""
 
 _SHOWN_VICTIMS: Final = 3
-
-_WORDS: Final = {
-    "live": "in flight",
-    OVERDUE: "no outcome",
-    NOT_CARRIED_OUT: "not carried out",
-    "notNeeded": "not needed",
-    "bestEffort": "best effort",
-}
-"""Results that are not shown by their names; the page has the same words."""
 
 
 @dataclass
@@ -229,7 +220,7 @@ def _nodes(row: Row) -> str:
 
 
 def _result(row: Row) -> str:
-    result = _WORDS.get(row.result, row.result)
+    result = word(row.result)
     return f"{result} (x{row.times})" if row.times > 1 else result
 
 

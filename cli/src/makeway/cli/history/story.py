@@ -22,6 +22,17 @@ NOT_CARRIED_OUT: Final = "notCarriedOut"
 OVERDUE: Final = "overdue"
 """The result of an order that has no outcome, and whose deadline is past."""
 
+_WORDS: Final = {
+    "live": "in flight",
+    OVERDUE: "no outcome",
+    NOT_CARRIED_OUT: "not carried out",
+    "notNeeded": "not needed",
+    "bestEffort": "best effort",
+    "spared": "exempt",
+    "notAttempted": "not attempted",
+}
+"""Results that are not shown by their names; the page has the same words."""
+
 _GRACE: Final = timedelta(seconds=2)
 
 _PLANNED_AGAIN: Final = "planned again: its scheduler asked once more"
@@ -29,6 +40,11 @@ _NOT_ORDERED: Final = "no order: its scheduler found other room, or its filters 
 
 Message = DecisionRecord | EvictionOrder | Outcome | Comparison
 """What stories are made of."""
+
+
+def word(result: str) -> str:
+    """Return a result as it is shown."""
+    return _WORDS.get(result, result)
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -90,7 +106,8 @@ class Story(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             return "no outcome yet", None
         for one in self.outcome.victims:
             if one.uid == victim.uid:
-                return f"{one.result} ({one.reason})" if one.reason else one.result, one.deleted_at
+                end = word(one.result)
+                return f"{end} ({one.reason})" if one.reason else end, one.deleted_at
         return f"the order {self.outcome.result}", None
 
 

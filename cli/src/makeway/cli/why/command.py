@@ -53,7 +53,7 @@ async def why(
     """Say why a pod was preempted, or why it is still pending.
 
     Of a pod that was preempted: by which order, or by which other scheduler, for whom, by which rule, what
-    else was considered, and what spared the others. Of a pending pod: why it cannot preempt, with counts and
+    else was considered, and why the others stayed. Of a pending pod: why it cannot preempt, with counts and
     the nearest nodes, and the smallest changes that would unblock it, each checked by planning again with it.
     Of a pod, a user who may not list pods everywhere sees no name of another namespace, and nothing is
     planned again; ids of orders and decisions are for administrators.

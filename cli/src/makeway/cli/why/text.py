@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from makeway.bus.comparison import Comparison
 from makeway.bus.decisions import DecisionRecord, QuotaDecision
 from makeway.bus.messages import EvictionOrder, Victim
-from makeway.cli.history.story import Story
+from makeway.cli.history.story import Story, word
 from makeway.cli.offline.simulate_text import by_number, pod_lines, spared
 from makeway.cli.units import (
     awaited_lines,
@@ -343,7 +343,8 @@ def _in_vain(story: Story | None) -> Iterator[str]:
     for victim in outcome.victims:
         if victim.result in ("failed", "spared"):
             text = victim.message or victim.reason
-            yield f"  - {victim.namespace}/{victim.name} {victim.result}, and left out for a while: {text}"
+            end = word(victim.result)
+            yield f"  - {victim.namespace}/{victim.name} {end}, and left out for a while: {text}"
 
 
 def _unblocked(found: Pending) -> Iterator[str]:

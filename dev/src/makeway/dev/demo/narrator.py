@@ -120,7 +120,7 @@ class Narrator:
         self._decided(decision, lines)
 
     def refusal(self, decision: DecisionRecord) -> None:
-        """Put a decision that nothing helps into the timetable: why, who is spared, when to ask again."""
+        """Put a decision that nothing helps into the timetable: why, who is exempt, when to ask again."""
         diagnosis = decision.diagnosis
         lines = [f"planner: no: {diagnosis.message if diagnosis else ''}"]
         for near in decision.nearest:

@@ -85,6 +85,7 @@ const MARKS = {
 const WORDS = {
   live: 'in flight', overdue: 'no outcome', notCarriedOut: 'not carried out', notNeeded: 'not needed',
   bestEffort: 'best effort', makewayOnly: 'makeway only', defaultOnly: 'default only',
+  spared: 'exempt', notAttempted: 'not attempted',
 };
 
 export function word(result) {

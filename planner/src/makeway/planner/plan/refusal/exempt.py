@@ -51,6 +51,6 @@ def exempt_text(counts: Counter[str], ends: str) -> str:
     timed = [rule for rule in (PREEMPTION_RULE, PREEMPTION_TOLERATION) if rule in counts]
     first = f", the first{' of both' if len(timed) > 1 else ''} until {ends}" if ends else ""
     return ", ".join(
-        f"{counted(number, 'pod')} spared by {rule}{first if rule in timed[-1:] else ''}"
+        f"{counted(number, 'pod')} exempt by {rule}{first if rule in timed[-1:] else ''}"
         for rule, number in sorted(counts.items())
     )

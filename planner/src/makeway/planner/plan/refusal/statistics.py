@@ -28,7 +28,7 @@ from makeway.planner.snapshot.pod_groups import POD_GROUP
 from makeway.planner.snapshot.state import Snapshot
 
 NO_LOWER = "No pods of lower priority"
-ALL_EXEMPT = "All pods of lower priority are spared"
+ALL_EXEMPT = "All pods of lower priority are exempt"
 OVER_BUDGET = "A hard disruption budget forbids it"
 OVER_LIMIT = "More victims than an order may have"
 

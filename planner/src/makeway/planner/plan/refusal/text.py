@@ -224,7 +224,7 @@ def _why(
     if lower == potential:
         return NOTHING_REMOVABLE, f"none of {lower} potential nodes has a pod of lower priority"
     if kept == potential:
-        return PODS_EXEMPT, f"on each of {potential} potential nodes all pods of lower priority are spared"
+        return PODS_EXEMPT, f"on each of {potential} potential nodes all pods of lower priority are exempt"
     if by_domain == potential:
         return (
             NO_ROOM,
@@ -234,7 +234,7 @@ def _why(
     if by_domain:
         parts.append(f"{by_domain} are kept by pods elsewhere in their domain")
     if kept:
-        parts.append(f"on {kept} all of them are spared")
+        parts.append(f"on {kept} all of them are exempt")
     if forbidden:
         parts.append(f"on {forbidden} the victims would be against the policy")
     full = potential - lower - kept - forbidden - by_domain
