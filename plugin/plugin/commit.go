@@ -206,7 +206,7 @@ func (e *engine) commitOf(ctx context.Context, order *pendingOrder) (commit *wir
 		Offer:      order.plan.Offer,
 		Placements: order.chosen.Places,
 		Group:      order.group,
-		StoreBy:    wire.At(e.clock.Now().Add(orders.StoredWithin(len(order.chosen.Places)))),
+		StoreBy:    wire.At(wire.Steady(e.clock.Now()).Add(orders.StoredWithin(len(order.chosen.Places)))),
 
 		LastsSeconds: int64(e.args.NotAfter.Seconds()),
 	}

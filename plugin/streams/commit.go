@@ -107,7 +107,7 @@ func (c *Committer) Ask(ctx context.Context, subject, question string, commit *w
 	}
 	until := commit.StoreBy.Add(orders.AnsweredWithin)
 	for delivered := false; heard.Load() == nil; delivered = true {
-		left := until.Sub(c.Clock.Now())
+		left := until.Sub(wire.Steady(c.Clock.Now()))
 		if left <= 0 {
 			return nil, Unstored(ErrUnanswered)
 		}

@@ -13,6 +13,12 @@ type PodRef struct{ Namespace, Name, UID string }
 // crockford is the lower-case base 32 of ULIDs.
 var crockford = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
+var started = time.Now()
+
+// Steady is a time of this process's clock as if nothing had set that since the process began. By such times planners tell how long a
+// question has waited, and how long it counts.
+func Steady(t time.Time) time.Time { return started.Add(t.Sub(started)) }
+
 // NewOrderID makes an order id: "ord-" and 26 characters that sort by time and are random after
 // the millisecond.
 func NewOrderID(now time.Time) string { return "ord-" + newULID(now) }
@@ -22,7 +28,7 @@ func NewRequestID(now time.Time) string { return "req-" + newULID(now) }
 
 // newULID makes 48 bits of milliseconds and 80 random bits, in base 32: ten characters that begin with two zero bits, and sixteen.
 func newULID(now time.Time) string {
-	milliseconds := binary.BigEndian.AppendUint64(nil, uint64(now.UnixMilli())<<14)
+	milliseconds := binary.BigEndian.AppendUint64(nil, uint64(Steady(now).UnixMilli())<<14)
 	random := make([]byte, 10)
 	// crypto/rand.Read never fails; it ends the process where there is no randomness.
 	_, _ = rand.Read(random)

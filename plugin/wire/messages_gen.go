@@ -295,8 +295,9 @@ type TopologyDomain struct {
 // many of its members as are nominated. After: the sequence of the last order for the pod or group in its
 // stream, as the bridge has read it; 0 for none. Victims (UIDs) and Awaited: of the candidate that was
 // chosen. InMemory (UIDs): pods of it that the bridge stops by itself once the order is stored, as they
-// wait in Permit or PreBind. Fence: the bridge's own. After StoreBy nothing is stored. LastsSeconds:
-// how long after the order was written its effects may begin; 0 for a minute.
+// wait in Permit or PreBind. Fence: the bridge's own. After StoreBy nothing is stored; it is of the
+// same clock as the time in OrderID, and a planner that knows its bridge counts from there.
+// LastsSeconds: how long after the order was written its effects may begin; 0 for a minute.
 type CommitRequest struct {
 	APIVersion   string        `json:"apiVersion" check:"required"`
 	OrderID      string        `json:"orderId" check:"required,token"`

@@ -90,7 +90,7 @@ class Planner:
             now=process.now,
             judge=self._judge,
             ledger=self.ledger,
-            writer=OrderWriter(bus, now=process.now, sleep=process.sleep),
+            writer=OrderWriter(bus, sleep=process.sleep),
             metrics=_METRICS,
         )
         self.nominated.tell = self.committer.changed

@@ -44,7 +44,7 @@ async def serving(connect_bus: ConnectBus, seen: Snapshot, nominated: dict[str, 
             seen, ledger, nominated, "enforce", policy=Policy, brake=lambda: RELEASED, versions={}
         ).judge,
         ledger=ledger,
-        writer=OrderWriter(bus, now=lambda: NOW),
+        writer=OrderWriter(bus),
         metrics=PlannerMetrics(CollectorRegistry()),
     )
     await bus.serve_commits(committer.handle)

@@ -2,14 +2,13 @@
 
 from collections import deque
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Final
 
 import pytest
 
 from builders_bus import NOW, make_order
 from makeway.bus import codec
-from makeway.bus.commit import LATE, TOO_LARGE
+from makeway.bus.commit import TOO_LARGE
 from makeway.bus.errors import BusUnavailable, KeyNotPublished
 from makeway.bus.messages import EvictionOrder, Void
 from makeway.bus.nats.jetstream import StoredMessage
@@ -71,18 +70,18 @@ class Stream:
         return next((one for one in self.messages if one.sequence > after), None)
 
 
-def writer(stream: Stream, now: Any = NOW) -> tuple[OrderWriter, list[float]]:
+def writer(stream: Stream) -> tuple[OrderWriter, list[float]]:
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
     bus: Any = stream
-    return OrderWriter(bus, now=lambda: now, sleep=sleep), slept
+    return OrderWriter(bus, sleep=sleep), slept
 
 
-async def store(stream: Stream, order: EvictionOrder, after: int, now: Any = NOW) -> EvictionOrder:
-    return await writer(stream, now)[0].store(order, after)
+async def store(stream: Stream, order: EvictionOrder, after: int) -> EvictionOrder:
+    return await writer(stream)[0].store(order, after)
 
 
 def orders(stream: Stream) -> list[EvictionOrder]:
@@ -149,16 +148,6 @@ async def test_what_says_nothing_is_passed_over() -> None:
 
     assert await store(stream, order, 0) == order
     assert await writer(stream)[0].first(SUBJECT, 0) == order
-
-
-async def test_an_order_past_its_time_is_voided() -> None:
-    stream, order = Stream(), make_order(store_by=NOW)
-
-    answer = await store(stream, order, 0, now=NOW + timedelta(seconds=1))
-
-    assert answer.void is not None
-    assert answer.void.reason == LATE
-    assert orders(stream) == [answer]
 
 
 @pytest.mark.parametrize(

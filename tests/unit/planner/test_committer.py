@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from makeway.bus import codec
 from makeway.bus.commit import LATE, SUPERSEDED, CommitReply, CommitRequest, Offer
 from makeway.bus.errors import BusUnavailable, Malformed
+from makeway.bus.ids import order_id
 from makeway.bus.messages import EvictionOrder, Void
 from makeway.bus.nats.publishing import MessageTooLarge, PublishRefused
 from makeway.bus.orders import NOT_ACKNOWLEDGED, OrderWriter, voided
@@ -24,6 +25,7 @@ from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.breakers import IN_A_ROW
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.orders.not_now import Asker
+from narrowing import there
 from unit.bus.test_order_writer import Fault, Stream
 from unit.planner.building import NOW, make_pod
 from unit.planner.building import make_order as make_live
@@ -44,6 +46,7 @@ class World:
         self.missing = ""
         self.judged = 0
         self.time = NOW
+        self.waited: float | None = None
 
         async def sleep(seconds: float) -> None:
             await asyncio.sleep(0)
@@ -57,9 +60,10 @@ class World:
             unsynced=lambda: self.missing,
             pod=make_pod,
             now=lambda: self.time,
+            waited=lambda sender, order_id: self.waited,
             judge=self._judge,
             ledger=self.ledger,
-            writer=OrderWriter(bus, now=lambda: self.time, sleep=sleep),
+            writer=OrderWriter(bus, sleep=sleep),
             metrics=PlannerMetrics(CollectorRegistry()),
         )
 
@@ -194,6 +198,40 @@ async def test_a_commit_whose_time_is_over_when_it_comes_is_told_of_the_clocks()
 
     assert reply.void is not None
     assert (reply.void.reason, "clocks differ" in reply.void.message) == (LATE, True)
+
+
+@pytest.mark.parametrize("off", [-3600, -6, 6, 3600])
+async def test_an_order_is_stored_in_its_time_whatever_the_clock_of_its_bridge_shows(off: int) -> None:
+    world = World()
+    world.waited = 1.0
+    made = NOW + timedelta(seconds=off)
+
+    reply = await world.ask(request(order_id=order_id(made), store_by=made + timedelta(seconds=5)))
+
+    assert reply.order == world.stored()[0]
+    # By the clock of NATS, which agrees with one of the two, it is not late.
+    assert there(reply.order.store_by) >= max(made, NOW) + timedelta(seconds=4)
+
+
+@pytest.mark.parametrize("off", [-3600, 3600])
+async def test_an_order_is_late_once_its_bridge_has_waited_long_enough_by_whatever_clock(off: int) -> None:
+    world = World()
+    world.waited = 5.5
+    made = NOW + timedelta(seconds=off)
+
+    reply = await world.ask(request(order_id=order_id(made), store_by=made + timedelta(seconds=5)))
+
+    assert there(reply.void).reason == LATE
+    assert [one.void for one in world.stored()] == [reply.void]
+
+
+async def test_a_bridge_of_which_nothing_is_known_is_believed_what_its_clock_shows() -> None:
+    world = World()
+    made = NOW - timedelta(seconds=6)
+
+    reply = await world.ask(request(order_id=order_id(made), store_by=made + timedelta(seconds=5)))
+
+    assert there(reply.void).reason == LATE
 
 
 async def test_a_publish_that_is_not_acknowledged_is_answered_by_its_void() -> None:

@@ -14,6 +14,7 @@ def test_waiting_is_what_goes_beyond_the_quickest_request(skew: float) -> None:
     lateness = RequestAges()
     made = NOW.timestamp()
 
+    assert lateness.waited_seconds("a", request_id(NOW), made + skew) is None
     assert lateness.waited_seconds("a", request_id(NOW), made + skew) == 0
     late = lateness.waited_seconds("a", request_id(NOW), made + skew + 0.25)
 
@@ -32,9 +33,20 @@ def test_a_clock_that_was_set_is_believed_after_a_minute() -> None:
     assert waited == pytest.approx(0, abs=0.002)
 
 
+def test_of_a_sender_that_was_silent_for_a_minute_nothing_is_known() -> None:
+    lateness = RequestAges()
+    later = NOW + timedelta(seconds=61)
+    lateness.waited_seconds("a", request_id(NOW), NOW.timestamp())
+
+    assert lateness.waited_seconds("a", request_id(later), later.timestamp()) is None
+
+
 @pytest.mark.parametrize("strange", ["", "req-", "req-1", "req-UPPERCASE0000", "no dash at all"])
-def test_an_id_without_a_time_has_not_waited(strange: str) -> None:
-    assert RequestAges().waited_seconds("a", strange, 1e9) == 0
+def test_of_an_id_without_a_time_it_is_not_known(strange: str) -> None:
+    lateness = RequestAges()
+    lateness.waited_seconds("a", request_id(NOW), NOW.timestamp())
+
+    assert lateness.waited_seconds("a", strange, NOW.timestamp()) is None
 
 
 def test_one_senders_clock_says_nothing_of_anothers() -> None:
@@ -44,7 +56,7 @@ def test_one_senders_clock_says_nothing_of_anothers() -> None:
     lateness.waited_seconds("ahead", request_id(NOW), made)
     behind = lateness.waited_seconds("behind", request_id(NOW - timedelta(seconds=0.15)), made)
 
-    assert behind == 0
+    assert behind is None
 
 
 def test_a_sender_that_is_heard_no_more_is_forgotten() -> None:

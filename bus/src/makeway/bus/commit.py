@@ -112,8 +112,9 @@ class CommitRequest(Message, frozen=True):
     many of its members as are nominated. `after`: the sequence of the last order for the pod or group in its
     stream, as the bridge has read it; 0 for none. `victims` (UIDs) and `awaited`: of the candidate that was
     chosen. `in_memory` (UIDs): pods of it that the bridge stops by itself once the order is stored, as they
-    wait in Permit or PreBind. `fence`: the bridge's own. After `store_by` nothing is stored. `lasts_seconds`:
-    how long after the order was written its effects may begin; 0 for a minute.
+    wait in Permit or PreBind. `fence`: the bridge's own. After `store_by` nothing is stored; it is of the
+    same clock as the time in `order_id`, and a planner that knows its bridge counts from there.
+    `lasts_seconds`: how long after the order was written its effects may begin; 0 for a minute.
     """
 
     api_version: Text

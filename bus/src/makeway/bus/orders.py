@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import Final, Protocol
 
 import structlog
@@ -20,7 +19,7 @@ from msgspec import structs
 
 from makeway.bus import tracing
 from makeway.bus.client import Bus
-from makeway.bus.commit import LATE, TOO_LARGE
+from makeway.bus.commit import TOO_LARGE
 from makeway.bus.errors import BusUnavailable, KeyNotPublished, Malformed
 from makeway.bus.messages import EvictionOrder, Void
 from makeway.bus.nats.jetstream import JetStreamError
@@ -62,24 +61,22 @@ class OrderStore(Protocol):
 
 
 class OrderWriter:
-    """One process's. `now`, `sleep`: of its clock."""
+    """One process's. `sleep`: of its clock."""
 
     def __init__(
         self,
         bus: Bus,
         *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._bus = bus
-        self._now = now
         self._sleep = sleep
 
     async def store(self, order: EvictionOrder, after: int) -> EvictionOrder:
         """Store an order or a void behind a message of its subject; return what is stored there.
 
         That is the order, a void of it, or another's message, which came first: then the order is not stored
-        and never will be. Goes on until that is known. An order past its `store_by` is voided.
+        and never will be. Goes on until that is known.
 
         Args:
             order: as it is to be stored.
@@ -90,8 +87,6 @@ class OrderWriter:
             KeyNotPublished: nothing is signed now.
             ValueError: the order does not name what it is for.
         """
-        if order.void is None and order.store_by is not None and self._now() > order.store_by:
-            order = voided(order, Void(reason=LATE, message=f"not stored by {order.store_by.isoformat()}"))
         looks = 0
         with tracing.span("publish", order_id=order.order_id):
             while True:

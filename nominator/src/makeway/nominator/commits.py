@@ -28,6 +28,7 @@ from makeway.nominator.decide import SETTLES
 from makeway.nominator.in_flight import OrderInFlight, OrdersInFlight
 from makeway.nominator.parts import NominatorParts
 from makeway.nominator.pending import PendingPod
+from makeway.nominator.steady import steady_now
 from makeway.runtime.failpoints import failpoint
 from makeway.runtime.kube import ApiError, ApiUnavailable
 
@@ -167,7 +168,7 @@ class Commits:
         """Ask with the same id until there is an answer; None where none has come in time."""
         data, until = codec.encode(commit), commit.store_by + ANSWERED_WITHIN
         await failpoint("nominator.before-commit", commit.order_id)
-        while (now := datetime.now(UTC)) < until:
+        while (now := steady_now()) < until:
             left = min(ANSWER_SECONDS, (until - now).total_seconds())
             try:
                 reply = codec.decode(CommitReply, await self.parts.bus.request_commit(data, left))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 import msgspec
@@ -21,6 +21,7 @@ from makeway.nominator.attempts import LONGEST_PAUSE
 from makeway.nominator.cluster import StoredPod
 from makeway.nominator.parts import NominatorParts
 from makeway.nominator.shadow import VERIFIES_SECONDS
+from makeway.nominator.steady import steady_now
 
 PLAN_SECONDS: Final = 2.0
 """How long a plan may take. No scheduling cycle waits here."""
@@ -90,7 +91,7 @@ class Questions:
         pod = decide.as_preemptor(stored.raw, for_filters=self._parts.shadow is not None)
         return PlanRequest(
             api_version=API_VERSION,
-            request_id=request_id(datetime.now(UTC)),
+            request_id=request_id(steady_now()),
             cluster_uid=self._parts.writer.cluster_uid,
             mode="observe" if mode == "observe" else "enforce",
             timeout_milliseconds=int(PLAN_SECONDS * 1000),

@@ -29,6 +29,7 @@ from makeway.nominator.in_flight import OrderInFlight, OrdersInFlight
 from makeway.nominator.parts import NominatorParts
 from makeway.nominator.pending import PendingPod
 from makeway.nominator.questions import NoAnswer, Questions
+from makeway.nominator.steady import steady_now
 from makeway.runtime.kube import ApiError, ApiUnavailable
 from makeway.runtime.process import until_set
 
@@ -250,7 +251,7 @@ class Nominator:
         attempts: Attempts,
     ) -> OrderInFlight | None:
         """Begin to commit an order for a candidate; None where it cannot be."""
-        now = datetime.now(UTC)
+        now, steady = datetime.now(UTC), steady_now()
         node = await self._parts.cluster.node(candidate.node)
         if node is None:
             self._parts.metrics.orders.labels("changed").inc()
@@ -260,12 +261,12 @@ class Nominator:
             return None
         commit = decide.commit_of(
             self._parts.writer,
-            order_id=order_id(now),
+            order_id=order_id(steady),
             offer=reply.offer,
             preemptor=stored.pod,
             candidate=candidate,
             node_uid=node.metadata.uid,
-            now=now,
+            now=steady,
         )
         waits = decide.waits_until(candidate, now)
         order = named_order(

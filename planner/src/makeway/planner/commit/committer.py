@@ -21,6 +21,7 @@ from msgspec import structs
 from makeway.bus import codec
 from makeway.bus.commit import LATE, SUPERSEDED, CommitReply, CommitRequest, Offer
 from makeway.bus.errors import BusError, BusUnavailable, Malformed
+from makeway.bus.ids import moment_in
 from makeway.bus.messages import API_VERSION, EvictionOrder, Void
 from makeway.bus.orders import NOT_ACKNOWLEDGED, TAKEN_BY_NO_STREAM, OrderWriter, voided
 from makeway.bus.signing.signatures import Signatures
@@ -56,6 +57,7 @@ class Committer:
     """One planner's. `changed` is to be called when a pod's nomination has changed.
 
     `unsynced()`: why nothing can be judged yet. `pod(uid)`: as the snapshot has it. `now()`: the time, UTC.
+    `waited(sender, order_id)`: for how many seconds a commit has waited; None where that is not known.
     `leading`: set by the process, and no longer after `stop`.
     """
 
@@ -70,6 +72,7 @@ class Committer:
     writer: OrderWriter
     metrics: PlannerMetrics
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    waited: Callable[[str, str], float | None] = lambda sender, order_id: None
     leading: bool = False
 
     def __post_init__(self) -> None:
@@ -91,7 +94,7 @@ class Committer:
         commit = codec.decode(CommitRequest, data)
         task = self._under_way.get(commit.order_id)
         if task is None:
-            task = asyncio.create_task(self._commit(commit), name="commit")
+            task = asyncio.create_task(self._commit(commit, sender), name="commit")
             self._under_way[commit.order_id] = task
             task.add_done_callback(lambda _: self._under_way.pop(commit.order_id, None))
         return codec.encode(await asyncio.shield(task))
@@ -127,8 +130,17 @@ class Committer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _commit(self, commit: CommitRequest) -> CommitReply:
-        now = self.now()
+    def _by_own_clock(self, commit: CommitRequest, sender: str) -> CommitRequest:
+        """Return a commit with its `store_by` by this clock; its bridge's may be off by anything."""
+        waited, made = self.waited(sender, commit.order_id), moment_in(commit.order_id)
+        if waited is None or made is None:
+            return commit
+        return structs.replace(
+            commit, store_by=self.now() + (commit.store_by - made) - timedelta(seconds=waited)
+        )
+
+    async def _commit(self, asked: CommitRequest, sender: str) -> CommitReply:
+        now, commit = self.now(), self._by_own_clock(asked, sender)
         offer = self._offer(commit, now)
         subject = self.subjects.order(draft(commit, "", None, now))
         if isinstance(offer, Void):
@@ -154,8 +166,11 @@ class Committer:
                 if left <= 0:
                     break
                 await self._change_of(commit, left)
+            if isinstance(verdict, Accepted) and self.now() > commit.store_by:
+                verdict = Void(reason=LATE, message=f"not stored by {commit.store_by.isoformat()}")
             if isinstance(verdict, Accepted):
-                order = verdict.order
+                # Evictors compare it with the time of NATS, which may be that of either clock.
+                order = structs.replace(verdict.order, store_by=max(commit.store_by, asked.store_by))
             elif live := self.ledger.live_beside(commit.preemptor.uid, commit.order_id, self.now()):
                 # A void would be stored over it, and a void that is not stored is no answer: a planner before
                 # this one may have sent the order to a leader of the stream that has yet to take it.

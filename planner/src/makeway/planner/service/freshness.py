@@ -1,8 +1,8 @@
 """How far a request and the planner's snapshot are behind, and what is done about it. Pure state.
 
 * How long a request waited before it was read, without trusting that two clocks agree: its id holds the
-  time of its making, by the plugin's clock. The smallest difference to our own clock that a sender has
-  shown lately is skew and the way here; what goes beyond it is waiting.
+  time of its making, by a clock of its bridge that nothing sets. The smallest difference to such a clock of
+  our own that a sender has shown lately is skew and the way here; what goes beyond it is waiting.
 * Refusals from a snapshot that was behind the scheduler's. A watch that is silent for some seconds (a
   frozen connection, an API server that restarts) shows neither its silence nor what it missed. Such a
   refusal depends on nothing that the scheduler waits for, so the pod would stay in the unschedulable queue
@@ -26,7 +26,7 @@ from makeway.core.recent import Recent
 from makeway.planner.plan.result import PlanRefusal
 
 WINDOW_SECONDS: Final = 60.0
-"""How long a smallest difference holds: clocks are set, and plugins come and go."""
+"""How long a smallest difference holds: clocks drift, and bridges come and go."""
 
 FIRST_PAUSE: Final = timedelta(seconds=1)
 LONGEST_PAUSE: Final = timedelta(seconds=60)
@@ -54,25 +54,28 @@ class RequestAges:
         """How many senders were heard within the last minute."""
         return len(self._smallest)
 
-    def waited_seconds(self, sender: str, request_id: str, now_seconds: float) -> float:
-        """Return how long the request has waited; 0 where its id holds no time.
+    def waited_seconds(self, sender: str, request_id: str, now_seconds: float) -> float | None:
+        """Return how long the request has waited, or a commit by its order's id.
 
-        `sender`: what has one clock; those of different senders are never compared.
+        None where there is nothing to tell it by: its id holds no time, or its sender was not heard lately.
+        `sender`: what has one clock; those of different senders are never compared. `now_seconds`: of a clock
+        that nothing sets.
         """
         made = moment_in(request_id)
         if made is None:
-            return 0.0
+            return None
         difference = now_seconds - made.timestamp()
         smallest = self._smallest.setdefault(sender, deque())
         self._smallest.move_to_end(sender)
+        while smallest and smallest[0][0] < now_seconds - WINDOW_SECONDS:
+            smallest.popleft()
+        is_first = not smallest
         while smallest and smallest[-1][1] >= difference:
             smallest.pop()
         smallest.append((now_seconds, difference))
-        while smallest[0][0] < now_seconds - WINDOW_SECONDS:
-            smallest.popleft()
         while next(iter(self._smallest.values()))[-1][0] < now_seconds - WINDOW_SECONDS:
             self._smallest.popitem(last=False)
-        return difference - smallest[0][1]
+        return None if is_first else difference - smallest[0][1]
 
 
 @dataclass(frozen=True, slots=True)

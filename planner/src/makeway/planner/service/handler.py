@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
@@ -69,7 +69,7 @@ class Planner:
     empty where nothing is. `behind(seen)` says whether a scheduler that has seen these versions, by resource,
     knows more. `brake()`: nothing is planned in namespaces that it holds, also where the plugin has not heard
     of it yet. `seal` writes the offer of a plan whose order is asked for by a commit; raises BusError.
-    `observe` hears of every decision of mode observe, before the scheduler does.
+    `observe` hears of every decision of mode observe, before the scheduler does. `ages`: of questions.
     """
 
     cluster_uid: str
@@ -84,9 +84,9 @@ class Planner:
     brake: Callable[[], Brake] = lambda: RELEASED
     seal: Callable[[Offer], str] = lambda _: ""
     observe: Callable[[Decision], None] = lambda _: None
+    ages: RequestAges = field(default_factory=RequestAges)
 
     def __post_init__(self) -> None:
-        self._ages = RequestAges()
         self._stale_refusals = StaleRefusals()
 
     async def handle(self, search: Search[Q, A], data: bytes, sender: str = "") -> bytes:
@@ -95,24 +95,21 @@ class Planner:
         `sender`: the process with one clock, as far as that is known.
         """
         await failpoint(search.received)
-        now = datetime.now(UTC)
         try:
             request = codec.decode(PlanRequest, data)
         except Malformed as error:
             unread = NotPlannedError("malformed", "MalformedRequest", str(error))
             return self._decline(search, unread, codec.request_id_of(data))
         try:
-            reply = await self._answer(search, request, sender, now)
+            reply = await self._answer(search, request, sender)
         except NotPlannedError as error:
             return self._decline(search, error, request.request_id)
         await failpoint(search.replying)
         return codec.encode(reply)
 
-    async def _answer(
-        self, search: Search[Q, A], request: PlanRequest, sender: str, now: datetime
-    ) -> PlanReply:
+    async def _answer(self, search: Search[Q, A], request: PlanRequest, sender: str) -> PlanReply:
         began = time.perf_counter()
-        left = await self._check(request, sender, now)
+        left = await self._check(request, sender)
         ready_by = began + _PART_OF_TIME * left
         async with search.turn:
             now = datetime.now(UTC)
@@ -133,7 +130,7 @@ class Planner:
         """Report whether what the scheduler knows of the pods asked about, and of orders, is known here."""
         return search.seen(question) and self.ledger.has_read(request.outcomes_read)
 
-    async def _check(self, request: PlanRequest, sender: str, now: datetime) -> float:
+    async def _check(self, request: PlanRequest, sender: str) -> float:
         """Return how many seconds are left for a request that can be planned here and now.
 
         Raises NotPlannedError.
@@ -141,8 +138,8 @@ class Planner:
         if request.cluster_uid != self.cluster_uid:
             message = f"this planner plans for cluster {self.cluster_uid}, not {request.cluster_uid}"
             raise NotPlannedError("otherCluster", "OtherCluster", message)
-        waited = self._ages.waited_seconds(sender, request.request_id, now.timestamp())
-        left = request.timeout_milliseconds / 1000 - waited
+        waited = self.ages.waited_seconds(sender, request.request_id, time.perf_counter())
+        left = request.timeout_milliseconds / 1000 - (waited or 0.0)
         if left < 0:
             message = f"it waited here for longer than the plugin's {request.timeout_milliseconds} ms"
             raise NotPlannedError("tooLate", TOO_LATE, message)

@@ -5,6 +5,7 @@ Nothing is read, asked or written here; `makeway.planner.service.process` runs t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -38,6 +39,7 @@ from makeway.planner.service.clock import PlannerClock
 from makeway.planner.service.configuration.control import UNPLANNED_ANNOTATION, Control, lease_note
 from makeway.planner.service.configuration.reader import Configuration
 from makeway.planner.service.configuration.warnings import Warnings
+from makeway.planner.service.freshness import RequestAges
 from makeway.planner.service.handler import Planner
 from makeway.planner.service.orders.commit_judge import CommitJudge
 from makeway.planner.service.orders.follower import OrderFollower
@@ -256,6 +258,7 @@ class Parts:
         self.quotas.remember = self.control.changed
         configuration.subscribe(self.control.changed)
         configuration.subscribe(self.quotas.changed)
+        ages = RequestAges()
         self.planner = Planner(
             cluster_uid,
             identity,
@@ -268,6 +271,7 @@ class Parts:
             brake=lambda: configuration.brake.current,
             seal=lambda offer: bus.signatures.wrap(offer, bus.source, bus.subjects.commit).decode(),
             observe=seen.observing.expect,
+            ages=ages,
         )
         self.pods = pod_search(snapshot, ledger, metrics, seen.hold_back)
         self.groups = group_search(snapshot, metrics, seen.hold_back)
@@ -290,6 +294,7 @@ class Parts:
             ledger=ledger,
             writer=OrderWriter(bus),
             metrics=metrics,
+            waited=lambda sender, order_id: ages.waited_seconds(sender, order_id, time.perf_counter()),
         )
         seen.nominated.tell = self.committer.changed
         seen.in_flight.lost = self.committer.restore
