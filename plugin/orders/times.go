@@ -1,6 +1,10 @@
 package orders
 
-import "time"
+import (
+	"time"
+
+	"makeway.dev/makeway/plugin/wire"
+)
 
 // Times of an order's life, as the plugin sees it.
 const (
@@ -16,6 +20,8 @@ const (
 	// GateSlack is how long after an order's notAfter the gate opens by itself: the evictor begins
 	// nothing after notAfter, so nothing is in flight any more.
 	GateSlack = 2 * time.Second
+	// clocksDiffer is how far the planner's clock may be from that of the evictors, which both hold theirs to the API server's.
+	clocksDiffer = 10 * time.Second
 	// Settle is how long after the pod informer's delete event a victim counts as gone from the scheduler's cache: its own
 	// handler of that event runs beside the plugin's.
 	Settle = 5 * time.Millisecond
@@ -45,4 +51,14 @@ const (
 // StoredWithin is how long after it was asked for the order of so many pods may be stored.
 func StoredWithin(pods int) time.Duration {
 	return storedWithin + time.Duration(pods-1)*memberStored
+}
+
+// OpensAt is when the gate of an order that has just been stored opens by itself: when no evictor begins anything for it any more. That is its
+// notAfter, as far as the planner's clock and this one can agree on it: it was made a moment ago.
+func OpensAt(order *wire.EvictionOrder, now time.Time) time.Time {
+	ends := now.Add(order.NotAfter.Sub(order.CreatedAt.Time))
+	if order.NotAfter.After(ends) {
+		ends = Earlier(order.NotAfter.Time, ends.Add(clocksDiffer))
+	}
+	return ends.Add(GateSlack)
 }

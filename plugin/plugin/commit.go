@@ -168,7 +168,7 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder, written func()
 		return e.voided(ctx, order, *reply.Void, inMemory)
 	}
 	stored := reply.Order
-	e.inflight.Stored(stored, stored.NotAfter.Add(orders.GateSlack))
+	e.inflight.Stored(stored, orders.OpensAt(stored, e.clock.Now()))
 	// Pods are stopped in memory only now: while no order can be stored, each try would throw them back for nothing.
 	// The order does not wait for those for which it is too late: the next cycle plans for them.
 	for _, v := range e.preemptAllInMemory(ctx, order, inMemory) {

@@ -42,6 +42,21 @@ func TestPostFilterHandsItsCommitOverAndWaitsForNoAnswer(t *testing.T) {
 	w.eventually("the order is known to be stored", func() bool { return w.entry("p").Phase == orders.Committed })
 }
 
+func TestAStoredOrderIsNotOverForThatThePlannersClockIsBehind(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	w.bus.commit = func(ctx context.Context, commit *wire.CommitRequest) (*wire.CommitReply, error) {
+		return storing{bus: w.bus, engine: w.plugin.engine, ahead: -time.Hour}.commit(ctx, commit)
+	}
+
+	e := w.nominated(p, "n1")
+	w.show(p, "n1")
+
+	w.eventually("the order is known to be stored", func() bool { return w.plugin.engine.inflight.ByID(e.OrderID).Phase != orders.Storing })
+	if e = w.entry("p"); e.Phase != orders.Committed || time.Until(e.OpensAt) < 50*time.Second {
+		t.Errorf("the order is %v, and its gate opens in %s", e.Phase, time.Until(e.OpensAt))
+	}
+}
+
 func TestACommitWhoseAnswerIsLostIsAskedAgainUnderItsID(t *testing.T) {
 	w, p, _ := simple(t, setup{}, nil)
 	w.deaf(3)

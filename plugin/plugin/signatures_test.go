@@ -89,7 +89,7 @@ func requiring(t *testing.T, mode string) (*world, *v1.Pod, *keyRing) {
 	keys := newKeyRing(t)
 	given := setup{objects: []runtime.Object{keys.configMap()}, args: func(a *MakeWayArgs) { a.Signatures = mode }}
 	w, p, _ := simple(t, given, nil)
-	w.bus.commit = storing{w.bus, w.plugin.engine, func(data []byte, subject string) []byte {
+	w.bus.commit = storing{bus: w.bus, engine: w.plugin.engine, sign: func(data []byte, subject string) []byte {
 		return keys.signed(data, wire.SigningOrder, wire.SigningOrder, subject)
 	}}.commit
 	w.eventually("the keys are read", func() bool { return !w.plugin.engine.store.Signatures.Incomplete() })

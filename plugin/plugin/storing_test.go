@@ -22,6 +22,7 @@ type storing struct {
 	bus    *fakeBus
 	engine *engine
 	sign   func(data []byte, subject string) []byte
+	ahead  time.Duration // its clock, of the scheduler's
 }
 
 func (s storing) commit(ctx context.Context, commit *wire.CommitRequest) (*wire.CommitReply, error) {
@@ -76,7 +77,7 @@ func (s storing) commit(ctx context.Context, commit *wire.CommitRequest) (*wire.
 
 // named is an order of a commit's names, without pods to evict.
 func (s storing) named(commit *wire.CommitRequest) *wire.EvictionOrder {
-	now := time.Now()
+	now := time.Now().Add(s.ahead)
 	order := &wire.EvictionOrder{
 		OrderID: commit.OrderID, Kind: wire.KindPod, ClusterUID: commit.ClusterUID, Fence: commit.Fence, Writer: commit.Bridge, DecisionID: "dec-1",
 		CreatedAt: wire.At(now), NotAfter: wire.At(now.Add(time.Duration(commit.LastsSeconds) * time.Second)), StoreBy: &commit.StoreBy,
