@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from makeway.core.k8s.objects import Node, Pod
+from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.result import GangPlan, PlanRefusal
-from makeway.planner.snapshot.changes import PutPod
+from makeway.planner.snapshot.changes import Enforce, PutPod
 from makeway.planner.snapshot.records import pod_record
 from unit.planner.building import NOW
 from unit.planner.manifests import affinity, cluster, node, pod, question, term
@@ -28,6 +29,7 @@ def member(name: str, cpu: str, near: Mapping[str, str] = JOB, labels: Mapping[s
 
 def plan(there: Sequence[Node | Pod], *classes: tuple[Pod, int]) -> GangPlan | PlanRefusal:
     snapshot = cluster(*there)
+    snapshot.apply(Enforce(Policy(limits=PolicyLimits(victims_per_order=1_000)), "rev-1"))
     for manifest, _ in classes:
         snapshot.apply(PutPod(pod_record(manifest)))
     asked = tuple(GangClass(question(manifest), count) for manifest, count in classes)
@@ -122,3 +124,14 @@ def test_nearly_all_pods_that_members_could_be_near_go_in_a_large_cluster_before
 
     assert len(victims) == len(nodes) == 63
     assert not any(name.startswith("high") for name in victims)
+
+
+def test_one_pod_that_members_could_be_near_is_left_where_the_room_of_all_others_is_needed() -> None:
+    names = [f"n{number:03}" for number in range(400)]
+    there: list[Node | Pod] = [node(name, more={RACK: f"r{number % 3}"}) for number, name in enumerate(names)]
+    there += [pod(f"db-{name}", name, cpu="4", labels={"role": "db"}) for name in names]
+    near, other = member("near", "3", {"role": "db"}, {}), member("other", "3500m", {}, {})
+
+    victims, nodes = told(plan(there, (near, 10), (other, 389)))
+
+    assert len(victims) == len(nodes) == 399

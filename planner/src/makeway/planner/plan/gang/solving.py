@@ -102,13 +102,13 @@ def beginning(model: Model, base: Draft, work: Work) -> Generator[None, None, Be
     ways = ways_of(model)
     searched: list[Model] = []
     for way in ways:
-        if best is not None and cannot_beat(model, way.level, price_of(model, best[0])):
+        if best is not None and (way.late or cannot_beat(model, way.level, price_of(model, best[0]))):
             continue
         first = yield from fillings(
             way.model, base, each if way.model is model else most_alone(way.model), work
         )
         low = min(low, first.low)
-        if first.low < MOST:
+        if first.low < MOST and not way.late:
             searched.append(way.model)
         for filled in first.filled:
             missing = min(missing, 0 if filled.bounded else filled.missing)
@@ -198,10 +198,14 @@ def _dearest(model: Model, draft: Draft) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """`level`: no plan of it has all its victims below this priority, by a bound."""
+    """`level`: no plan of it has all its victims below this priority, by a bound.
+
+    `late`: it is tried only where no plan came of those before.
+    """
 
     model: Model
     level: int = -MOST
+    late: bool = False
 
 
 def ways_of(model: Model) -> list[Way]:
@@ -212,7 +216,7 @@ def ways_of(model: Model) -> list[Way]:
     ways = [Way(model)]
     for rules in _alike(model.affinities):
         ways = [one for way in ways for one in _ways(way, rules)] or ways
-        ways = sorted(ways, key=lambda one: one.level)[:MOST_WAYS]
+        ways = sorted(ways, key=lambda one: (one.late, one.level))[:MOST_WAYS]
     return ways
 
 
@@ -238,7 +242,8 @@ def _ways(way: Way, rules: list[AffinityRule]) -> Iterator[Way]:
         near = inside.copy()
         for totals, domains in zip(rule.totals, rule.domains, strict=True):
             near &= totals[domains] > 0
-        yield Way(_only(model, rules, near), way.level)
+        yield replace(way, model=_only(model, rules, near))
+        yield from (_with_one_left(one, rule) for one in _in_one_domain(way, rules, near))
         if not _may_begin_anew(model, rules, there):
             return
         counted = (rule.domains >= 0).any(axis=0)
@@ -250,13 +255,33 @@ def _ways(way: Way, rules: list[AffinityRule]) -> Iterator[Way]:
         ]
         kept = tuple(one for one in model.affinities if not any(one is other for other in rules))
         model = replace(model, affinities=kept, rooms=(*model.rooms, *gone))
-    values, domain_of = np.unique(rule.domains[:, inside], axis=1, return_inverse=True)
-    domains = np.full(model.nodes, -1, np.int64)
-    domains[inside] = domain_of.ravel()
+    yield from _in_one_domain(replace(way, model=model), rules, inside)
+
+
+def _in_one_domain(way: Way, rules: list[AffinityRule], nodes: Flags) -> Iterator[Way]:
+    """Yield ways in which classes come to one domain, those of low levels first. `nodes`: they can use."""
+    model, domains = way.model, np.full(way.model.nodes, -1, np.int64)
+    values, domain_of = np.unique(rules[0].domains[:, nodes], axis=1, return_inverse=True)
+    domains[nodes] = domain_of.ravel()
     levels = run_to_end(least_levels(model, [one.cls for one in rules], domains, values.shape[1]))
     for domain in np.argsort(levels, kind="stable").tolist()[:MOST_WAYS]:
         if levels[domain] < MOST:
-            yield Way(_only(model, rules, np.asarray(domains == domain)), max(way.level, int(levels[domain])))
+            one = _only(model, rules, np.asarray(domains == domain))
+            yield replace(way, model=one, level=max(way.level, int(levels[domain])))
+
+
+def _with_one_left(way: Way, rule: AffinityRule) -> Way:
+    """Return a way in which one pod stays that a class can be near: of those that may go the last to go.
+
+    For plans that need the room of nearly all such pods.
+    """
+    model = way.model
+    slots, nodes = np.nonzero((rule.use > 0) & model.allowed[rule.cls])
+    removable = model.removable.copy()
+    if slots.size and removable[slots, nodes].all():
+        last = np.lexsort((model.rank[nodes], slots, -model.priority[slots, nodes]))[0]
+        removable[slots[last], nodes[last]] = False
+    return replace(way, model=replace(model, removable=removable), late=True)
 
 
 def _only(model: Model, rules: list[AffinityRule], nodes: Flags) -> Model:
