@@ -214,6 +214,20 @@ async def test_an_evictor_that_is_cut_off_or_whose_clock_is_off_leaves_orders_to
         assert [one.said for one in world.stream.handed] == [["ack"]]
 
 
+def test_a_clock_that_turns_out_to_be_off_is_set_anew_once_nothing_goes_by_it() -> None:
+    opened = list[str]()
+    breaker = Breaker(
+        VirtualClock(), EvictorMetrics(CollectorRegistry()), lambda: opened.append(breaker.everywhere())
+    )
+
+    for _ in range(SKEWED_READINGS - 1):
+        breaker.clock_read(timedelta(hours=1))
+    assert opened == []
+    breaker.clock_read(timedelta(hours=1))
+
+    assert [bool(why) for why in opened] == [True]
+
+
 async def test_an_order_that_was_asked_for_before_is_given_back() -> None:
     world, usable = Running(1, "a"), asyncio.Event()
     usable.set()

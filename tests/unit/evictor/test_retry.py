@@ -17,6 +17,7 @@ from makeway.evictor.retry import (
     MissingRights,
     PermanentError,
     Reason,
+    SystemClock,
     TemporaryError,
     classify,
     delay_seconds,
@@ -26,6 +27,21 @@ from makeway.runtime.kube import ApiError, ApiUnavailable
 from narrowing import as_a
 from unit.evictor.building import NOW
 from unit.evictor.fakes import FORBIDDEN, SERVER_ERROR, UNAVAILABLE, VirtualClock
+
+
+@pytest.mark.parametrize("step", [-3600.0, 0.0, 3600.0])
+def test_a_clock_goes_on_where_the_machines_is_set_back_until_it_is_set_anew(
+    step: float,
+) -> None:
+    wall, steady = NOW.timestamp(), 5.0
+    clock = SystemClock(lambda: wall, lambda: steady)
+    assert clock.now() == NOW
+
+    wall, steady = wall + step + 12.0, steady + 12.0
+    assert clock.now() - NOW == timedelta(seconds=12.0 + max(step, 0.0))
+
+    clock.set_anew()
+    assert clock.now() - NOW == timedelta(seconds=12.0 + step)
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ async def run(
         metrics, clock, config_metrics = EvictorMetrics(REGISTRY), SystemClock(), ConfigMetrics(REGISTRY)
         policy = Config(POLICY, config_metrics, remembered=said.policy_revision if said else "")
         brake = BrakeReader(api, BrakeMetrics(REGISTRY), config_metrics, namespace=config.namespace)
-        breaker = Breaker(clock, metrics)
+        breaker = Breaker(clock, metrics, clock.set_anew)
         breaker_store = BreakerStore(api, breaker, namespace=config.namespace)
         mode_guard = ModeGuard(
             mode,

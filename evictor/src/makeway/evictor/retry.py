@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -75,6 +76,10 @@ class PermanentError(Exception):
         self.status = status
 
 
+def _seconds_since_boot() -> float:
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 class Clock(Protocol):
     """Time for waiting and for deadlines; tests have a virtual one."""
 
@@ -86,11 +91,27 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The machine's clock; where that is set back, this one goes on: looks that orders rest on stay as old.
+
+    `steady`: seconds that nothing sets, and that pass while the machine is suspended.
+    """
+
+    def __init__(
+        self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = _seconds_since_boot
+    ) -> None:
+        self._wall = wall
+        self._steady = steady
+        self._booted_at = wall() - steady()
 
     def now(self) -> datetime:
         """The time, UTC."""
-        return datetime.now(UTC)
+        steady = self._steady()
+        self._booted_at = max(self._booted_at, self._wall() - steady)
+        return datetime.fromtimestamp(self._booted_at + steady, UTC)
+
+    def set_anew(self) -> None:
+        """Follow the machine's clock wherever it is: this one has turned out to be wrong."""
+        self._booted_at = self._wall() - self._steady()
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""

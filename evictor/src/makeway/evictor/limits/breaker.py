@@ -54,10 +54,13 @@ _log = structlog.get_logger()
 
 
 class Breaker:
-    """One evictor's."""
+    """One evictor's. `set_anew`: called where its clock is off and nothing goes by it any more."""
 
-    def __init__(self, clock: Clock, metrics: EvictorMetrics) -> None:
+    def __init__(
+        self, clock: Clock, metrics: EvictorMetrics, set_anew: Callable[[], None] = lambda: None
+    ) -> None:
         self._clock = clock
+        self._set_anew = set_anew
         self._metrics = metrics
         self._listeners: list[Callable[[], None]] = []
         self._open: dict[str, Trip] = {}
@@ -117,6 +120,7 @@ class Breaker:
         self._metrics.breaker_evidence.labels("clock-skew").inc()
         if self._skewed >= SKEWED_READINGS:
             self._trip("clock-skew", "", f"this evictor's clock is {told(ahead)}")
+            self._set_anew()
         return False
 
     # ------------------------------------------------------------------------------- what holds
