@@ -73,6 +73,8 @@ async def test_while_the_evictors_breaker_is_open_nothing_is_evicted_and_makeway
             assert await reasons(space, urgent.metadata.uid) == {"breaker-open"}
             code, shown, _ = await run(cluster, "breaker")
             assert (code, "mismatches" in shown) == (1, True)
+            code, shown, _ = await run(cluster, "check")
+            assert (code, shown.count("mismatches")) == (1, 1)
         assert await space.until_bound("urgent", seconds=SERVES_AGAIN_SECONDS) == "n1"
 
 

@@ -17,7 +17,7 @@ REVISION = "sha256:00ff"
 def status(**changes: object) -> ComponentStatus:
     one = MESSAGES["component-status.full"]
     assert isinstance(one, ComponentStatus)
-    return msgspec.structs.replace(one, trouble="", **changes)
+    return msgspec.structs.replace(one, trouble="", breaker="", **changes)
 
 
 def test_a_component_confirms_where_policy_and_mode_are_those_that_are_waited_for() -> None:

@@ -180,9 +180,13 @@ async def run(
                 "kubernetes": probe.unhealthy(),
                 "configuration": source.unhealthy() or policy.unsynced(),
                 "brake": brake.unhealthy(),
-                "breaker": breaker_store.unsynced() or breaker.everywhere(),
+                "breaker": breaker_store.unsynced(),
                 "keys": opened.keys.unhealthy(),
             }
+
+        def ready() -> dict[str, str]:
+            found = checks()
+            return found | {"breaker": found["breaker"] or breaker.everywhere()}
 
         def status() -> ComponentStatus:
             everywhere, namespace_modes = mode_guard.modes()
@@ -207,7 +211,7 @@ async def run(
 
         answering = await opened.starting.reach(partial(bus.components.answer, status))
         closing.push_async_callback(answering.unsubscribe)
-        opened.starting.checks = checks
+        opened.starting.checks = ready
         _log.info(
             "evictor_started", cluster_uid=cluster_uid, mode=mode, server=api.server, port=opened.server.port
         )

@@ -84,7 +84,7 @@ def confirmation(
         policy_revision=status.policy_revision,
         namespace_modes=dict(status.namespace_modes),
         brake=status.brake,
-        why="; ".join(part for part in (why, status.trouble) if part),
+        why="; ".join(part for part in (why, status.trouble, status.breaker) if part),
     )
 
 
