@@ -165,6 +165,8 @@ def test_who_starts_with_a_text_that_is_refused_waits_and_says_why() -> None:
     world.write(BAD)
 
     assert "mode: 'enforced' is not allowed" in world.config.unsynced()
+    world.write(BAD + "modus: x\nlimit: 3\n")
+    assert world.config.unsynced().endswith("write one of enforce, observe, off (and 2 more)")
     assert (world.config.current, world.config.revision) == (Policy(), "")
 
 

@@ -161,7 +161,8 @@ class Config(Generic[T]):
         kept = (
             f"{self.kind.name} {self.revision} stays effective" if self.revision else "nothing is effective"
         )
-        self._trouble = f"the {self.kind.name} is refused: {text}"
+        others = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
+        self._trouble = f"the {self.kind.name} is refused: {lines[0]}{others}"
         self._conclude("refused", f"{text}\n{kept}")
 
     def _conclude(self, result: Result, message: str) -> None:
