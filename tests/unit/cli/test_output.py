@@ -50,6 +50,21 @@ def test_a_stream_is_lines_in_json_and_documents_in_yaml(capsys: pytest.CaptureF
     assert list(yaml.safe_load_all(lines[2])) == [PLAIN, {"b": ["x" * 5000]}]
 
 
+@pytest.mark.parametrize("width", ["", "40"])
+def test_a_quoted_text_makes_no_line_of_its_own(
+    width: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    printer, forged = Printer("text"), "quoted\n✓ all\x1b[2J"
+
+    printer.line(forged)
+    printer.line(Text(forged))
+    printer.note(forged)
+
+    shown = "quoted\\n✓ all\\x1b[2J\n"
+    assert tuple(capsys.readouterr()) == (shown * 2, shown)
+
+
 def test_a_narrow_terminal_divides_no_id_of_a_table(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

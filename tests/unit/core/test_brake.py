@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from makeway.core.policy.brake import RELEASED, Brake, braked, data_of, parse_brake
+from makeway.core.policy.brake import LONGEST_REASON, RELEASED, Brake, braked, data_of, parse_brake
 from makeway.core.policy.document import Policy, Protection
 
 CASES: list[dict[str, Any]] = json.loads(
@@ -59,3 +59,13 @@ def test_it_says_who_set_it_and_why() -> None:
     assert brake.describe() == "the brake is set everywhere since 2026-11-23T03:40:10Z by ops: too many"
     assert (RELEASED.describe(), RELEASED.scope(), brake.scope()) == ("", "", "everywhere")
     assert "says mode 'on'" in parse_brake({"mode": "on"}).describe()
+
+
+def test_what_people_wrote_stays_on_one_line_and_is_cut() -> None:
+    forged = parse_brake(
+        {"mode": "off", "by": "ops\r", "reason": f"why\n  ✓ brake: not set\x1b[31m{'x' * 600}"}
+    )
+
+    assert forged.describe().startswith("the brake is set everywhere by ops: why   ✓ brake: not set [31mxxx")
+    assert forged.describe().isprintable()
+    assert len(forged.reason) == LONGEST_REASON

@@ -340,6 +340,13 @@ def test_what_is_written_is_read_again_and_what_cannot_be_read_is_open() -> None
     assert list(trips) == ["mismatches"]
 
 
+def test_what_cannot_be_read_is_told_whole_on_one_line_and_of_no_time() -> None:
+    trips, _ = parse_breaker({"mismatches": "opened by hand\n  ✓ breaker: closed"}, NOW)
+
+    told = "the breaker is open everywhere: mismatches: opened by hand   ✓ breaker: closed"
+    assert [trip.describe() for trip in trips.values()] == [told]
+
+
 @pytest.mark.parametrize("case", _TABLE["cases"], ids=lambda case: case["name"])
 def test_what_it_is_open_for_is_read_as_the_plugin_reads_it(case: dict[str, Any]) -> None:
     now = datetime.fromisoformat(_TABLE["now"])

@@ -11,7 +11,7 @@ A command declares `output: OutputOption = "text"`, or `TableOutputOption` where
         printer.note("nothing else")         # about the answer, not part of it: stderr
 
 What is data is only ever on stdout, what is about it only ever on stderr. Control characters in text are
-escaped here, whoever wrote them; a command whose lines must not be broken by what they quote uses `safe`.
+escaped here, whoever wrote them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rich.text import Text
 from makeway.cli import tables
 from makeway.cli.errors import NARROWEST, note
 from makeway.cli.tables import Column
-from makeway.cli.text import broken, safe_lines
+from makeway.cli.text import broken, safe
 
 Output = Literal["text", "json", "yaml"]
 TableOutput = Literal["text", "wide", "json", "yaml"]
@@ -96,9 +96,8 @@ class Printer:
         if self.width is None:
             self.row(shown)
             return
-        for one in (shown if isinstance(shown, Text) else Text(shown)).split("\n", allow_blank=True):
-            for part in _parts(one, max(self.width, NARROWEST)):
-                self.row(part)
+        for part in _parts(shown if isinstance(shown, Text) else Text(shown), max(self.width, NARROWEST)):
+            self.row(part)
 
     def row(self, text: str | Text) -> None:
         """Print a line that is never folded, such as one of a table."""
@@ -110,8 +109,8 @@ class Printer:
             self.row(line)
 
     def note(self, text: str) -> None:
-        """Say something about the answer, on stderr; on a terminal folded between words."""
-        note(text)
+        """Say something about the answer, on one line of stderr; on a terminal folded between words."""
+        note(safe(text))
 
     @contextmanager
     def progress(self, what: str) -> Iterator[None]:
@@ -142,10 +141,13 @@ def _columns() -> int | None:
 
 
 def _shown(text: str | Text) -> str | Text:
-    """Return a text without what a terminal would act on: much of it was written by those who create pods."""
+    """Return a text without what a terminal would act on: much of it was written by those who create pods.
+
+    It stays one line, so that no quoted text can look like another line of the answer.
+    """
     if isinstance(text, str):
-        return safe_lines(text)
-    return text if safe_lines(text.plain) == text.plain else Text(safe_lines(text.plain))
+        return safe(text)
+    return text if text.plain.isprintable() else Text(safe(text.plain))
 
 
 def _plain(value: Any) -> Any:

@@ -27,6 +27,12 @@ def as_name(text: str) -> str:
     return cut(text, LONGEST_NAME)
 
 
+def one_line(text: str, longest: int) -> str:
+    """Return what others have written, at any length, on one line: what is not printable becomes a space."""
+    printable = "".join(c if c.isprintable() else " " for c in text[: longest + 1])
+    return cut(printable, longest)
+
+
 def cut(text: str, longest: int) -> str:
     """Return a text of so many characters at the most."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"

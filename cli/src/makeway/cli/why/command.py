@@ -15,7 +15,7 @@ from makeway.cli.connect.session import Installation, MayNotRead, NamespaceOptio
 from makeway.cli.errors import UNREACHABLE, fail
 from makeway.cli.history.streams import must_exist
 from makeway.cli.output import OutputOption, Printer
-from makeway.cli.text import joined, safe
+from makeway.cli.text import joined
 from makeway.cli.why import text as why_text
 from makeway.cli.why.explanation import (
     Explanation,
@@ -96,7 +96,7 @@ async def why(
         printer.document(answer if redaction is None else redaction.plain(msgspec.to_builtins(answer)))
         return
     for line in _lines(answer):
-        printer.line(joined(safe(line if redaction is None else redaction.text(line))))
+        printer.line(joined(line if redaction is None else redaction.text(line)))
 
 
 _KINDS: Final = {"pod": "pod", "pods": "pod", "podgroup": "podgroup", "podgroups": "podgroup"}

@@ -18,8 +18,12 @@ from typing import Final
 import msgspec
 
 from makeway.core.policy.document import Policy
+from makeway.core.text import one_line
 
 CONFIGMAP: Final = "makeway-brake"
+
+LONGEST_REASON: Final = 500
+"""Characters of what people wrote that are read."""
 
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SEPARATORS: Final = re.compile(r"[\s,]+")
@@ -30,7 +34,8 @@ class Brake:
     """What the ConfigMap says; `RELEASED` where there is none.
 
     namespaces: those whose preemptors are braked, where not `everywhere`. since, by, reason: as they were
-    written when it was set. trouble: why it counts as set everywhere though that is not what it says.
+    written when it was set, on one line. trouble: why it counts as set everywhere though that is not what
+    it says.
     """
 
     everywhere: bool = False
@@ -72,15 +77,20 @@ RELEASED: Final = Brake()
 
 def parse_brake(data: Mapping[str, str]) -> Brake:
     """Return what a ConfigMap that exists says. Whatever cannot be understood counts as set everywhere."""
-    since, by, reason = (data.get(key, "").strip() for key in ("since", "by", "reason"))
+    since, by, reason = (
+        one_line(data.get(key, "").strip(), LONGEST_REASON) for key in ("since", "by", "reason")
+    )
     mode = data.get("mode", "").strip()
     names = [name for name in _SEPARATORS.split(data.get("namespaces", "")) if name]
     wrong = next((name for name in names if not _NAMESPACE.fullmatch(name)), None)
     trouble = ""
     if mode != "off":
-        trouble = f"ConfigMap {CONFIGMAP} says mode {mode!r}; only off is known, and deleting it releases it"
+        said = one_line(mode, LONGEST_REASON)
+        trouble = f"ConfigMap {CONFIGMAP} says mode {said!r}; only off is known, and deleting it releases it"
     elif wrong is not None:
-        trouble = f"ConfigMap {CONFIGMAP} names {wrong!r}, which is no namespace's name"
+        trouble = (
+            f"ConfigMap {CONFIGMAP} names {one_line(wrong, LONGEST_REASON)!r}, which is no namespace's name"
+        )
     return Brake(
         everywhere=bool(trouble) or not names,
         namespaces=frozenset() if trouble else frozenset(names),

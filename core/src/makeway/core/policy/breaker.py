@@ -13,8 +13,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, get_args
 
+from makeway.core.text import one_line
+
 CONFIGMAP: Final = "makeway-breaker"
 RESET_AT: Final = "resetAt"
+
+LONGEST_DETAIL: Final = 500
+"""Characters that are read of what was found, or of what is not understood."""
 
 Cause = Literal["wasted-victims", "mismatches", "signatures", "clock-skew"]
 """Why the breaker opens; docs/reliability.md has them with their thresholds."""
@@ -30,11 +35,14 @@ LASTS: Final = timedelta(minutes=10)
 
 @dataclass(frozen=True)
 class Trip:
-    """One thing for which the breaker is open. `namespace`: of the preemptors; empty: for all."""
+    """One thing for which the breaker is open. `namespace`: of the preemptors; empty: for all.
+
+    `since`: None where what is stored does not say it. `detail`: on one line.
+    """
 
     cause: Cause
     namespace: str
-    since: datetime
+    since: datetime | None
     detail: str = ""
 
     @property
@@ -44,18 +52,23 @@ class Trip:
 
     def holds(self, now: datetime) -> bool:
         """Report whether the breaker is open for it still."""
-        return not self.namespace or now - self.since < LASTS
+        return not self.namespace or self.since is None or now - self.since < LASTS
+
+    def was_reset(self, at: datetime | None) -> bool:
+        """Report whether a reset at that time has closed it."""
+        return at is not None and self.since is not None and self.since <= at
 
     def describe(self) -> str:
         """Return a sentence about it for a person."""
         scope = f"for namespace {self.namespace}" if self.namespace else "everywhere"
-        said = f"the breaker is open {scope} since {_written(self.since)}: {self.cause}"
+        since = f" since {_written(self.since)}" if self.since else ""
+        said = f"the breaker is open {scope}{since}: {self.cause}"
         return f"{said}: {self.detail}" if self.detail else said
 
 
 def data_of(trip: Trip) -> dict[str, str]:
     """Return what the ConfigMap says of it."""
-    return {trip.key: f"{_written(trip.since)} {trip.detail}".strip()}
+    return {trip.key: f"{_written(trip.since) if trip.since else ''} {trip.detail}".strip()}
 
 
 def parse_breaker(data: Mapping[str, str], now: datetime) -> tuple[dict[str, Trip], datetime | None]:
@@ -73,10 +86,11 @@ def parse_breaker(data: Mapping[str, str], now: datetime) -> tuple[dict[str, Tri
         cause = next((one for one in CAUSES if one == name), None)
         if cause is None:
             continue
-        first, _, detail = value.partition(" ")
+        first, _, rest = value.partition(" ")
         since = _time(first)
-        trip = Trip(cause, namespace, since or datetime.max.replace(tzinfo=UTC) - LASTS, detail or value)
-        if since is None or reset_at is None or since > reset_at:
+        detail = one_line((value if since is None else rest).strip(), LONGEST_DETAIL)
+        trip = Trip(cause, namespace, since, detail)
+        if not trip.was_reset(reset_at):
             trips[key] = trip
     return trips, reset_at
 

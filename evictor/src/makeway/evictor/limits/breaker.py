@@ -175,7 +175,7 @@ class Breaker:
             self._counts = self._evicted = self._wasted = Windows(TEN_MINUTES)
         for key, trip in tuple(self._open.items()):
             reset = key in self._stored and key not in found
-            if trip.cause != "clock-skew" and (reset or (reset_at is not None and trip.since <= reset_at)):
+            if trip.cause != "clock-skew" and (reset or trip.was_reset(reset_at)):
                 self._close(key)
                 self._clear(trip)
         for key, trip in found.items():
