@@ -78,6 +78,19 @@ def test_a_narrow_terminal_divides_no_id_of_a_table(
     assert row.split() == ids
 
 
+def test_a_command_is_broken_where_it_can_be_copied_all_the_same(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+
+    Printer("text").line(
+        "the last good one is effective; see `kubectl get cm policy -o yaml | makeway lint -`"
+    )
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:] == ["  `kubectl get cm policy -o yaml |", "  makeway lint -`"]
+
+
 def test_a_pipe_takes_its_width_from_the_environment(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

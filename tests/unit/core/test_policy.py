@@ -161,6 +161,7 @@ def test_each_mistake_has_path_value_and_a_remedy(line: str, path: str, value: s
     ("text", "message"),
     [
         ("", "the file is empty"),
+        ("kind: Policy\nprotection:\n\tnamespaces: [a]\n", "is indented with a tab"),
         ("# nothing\n", "the file is empty"),
         ("mode: [", "is no YAML"),
         ("mode: \x00", "is no YAML"),

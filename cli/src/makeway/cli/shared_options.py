@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, TypeVar, get_origin, get_type_hints
 
 import typer
 
-from makeway.core.config.duration import DurationError, parse_duration
+from makeway.core.config.duration import EXPECTED, DurationError, parse_duration
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ def seconds_given(timeout: str) -> float:
     try:
         return parse_duration(timeout).total_seconds()
     except DurationError as error:
-        raise typer.BadParameter(f"{timeout!r} {error}", param_hint="--timeout") from error
+        raise typer.BadParameter(f"{timeout!r} {error}; write {EXPECTED}", param_hint="--timeout") from error
 
 
 def since_given(text: str, now: datetime) -> datetime:

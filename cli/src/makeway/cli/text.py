@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import Final
+
+_COMMAND: Final = re.compile(r"`[^`]*`")
+_UNBROKEN: Final = "\uffff"
+"""Stands for a space that ends no line; no text has it."""
 
 HIDDEN: Final = "(another namespace)"
 """Stands for the name of whatever is in one, and of the namespace."""
@@ -28,7 +33,20 @@ def folded(text: str, width: int) -> str:
 
 
 def broken(line: str, width: int, indent: str) -> list[str]:
-    """Break a line between words, of which none is broken; all parts but the first are indented."""
+    """Break a line between words, of which none is broken; all parts but the first are indented.
+
+    A command between backticks that has room on a line stays on one, or ends lines with `|`, to be copied.
+    """
+    kept = _COMMAND.sub(lambda found: _kept(found[0], width - len(indent)), line)
+    return [part.replace(_UNBROKEN, " ") for part in _wrapped(kept, width, indent)]
+
+
+def _kept(command: str, width: int) -> str:
+    parts = command.split("| ")
+    return "| ".join(one.replace(" ", _UNBROKEN) if len(one) < width else one for one in parts)
+
+
+def _wrapped(line: str, width: int, indent: str) -> list[str]:
     return textwrap.wrap(
         line,
         width,

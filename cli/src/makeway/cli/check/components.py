@@ -24,7 +24,7 @@ _WITHOUT_PLUGIN: Final = {
     "planner": "nothing is planned; kube-scheduler preempts by itself, and pods of opted-in classes wait"
 }
 """The same where no scheduler asks for plans."""
-_START: Final = "see why: kubectl get pods -n {namespace} -l app.kubernetes.io/component={component}"
+_START: Final = "see why: `kubectl -n {namespace} get pods`"
 _START_SCHEDULER: Final = "see whether it runs, and natsURL among the MakeWay arguments of its profile"
 
 _WITHOUT_A_PLAN: Final = "scheduler without a plan"
@@ -69,7 +69,7 @@ def _presence(
 ) -> Iterator[CheckResult]:
     if not there:
         start = _START_SCHEDULER if component == "scheduler" else _START
-        remedy = start.format(namespace=namespace, component=component)
+        remedy = start.format(namespace=namespace)
         yield CheckResult(component, "wrong", f"none answers: {without}", remedy)
         return
     names = ", ".join(one.identity for one in there)
@@ -107,7 +107,7 @@ def _caps(evictors: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
 
 def _breakers(evictors: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
     """Whether the breaker of an evictor is open, and for what."""
-    remedy = "find the cause by docs/runbooks/MakewayBreakerOpen.md, then: makeway breaker reset"
+    remedy = "find the cause by docs/runbooks/MakewayBreakerOpen.md, then: `makeway breaker reset`"
     opened = [one for one in evictors if one.breaker]
     for one in opened:
         yield CheckResult(f"breaker of {one.identity}", "wrong", one.breaker, remedy)

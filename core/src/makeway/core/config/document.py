@@ -21,7 +21,7 @@ import yaml
 from msgspec import inspect
 
 from makeway.core.config.duration import EXPECTED, DurationError, parse_duration
-from makeway.core.text import cut
+from makeway.core.text import one_line
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -37,6 +37,7 @@ _LOADER: Final = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _LONGEST_VALUE: Final = 80
 _LOOK: Final = "look at indentation, quotes and brackets there and on the line before"
+_TAB: Final = re.compile(r" *\t")
 _NAMED: Final = re.compile(r"Object (contains unknown|missing required) field `(.*)`", re.DOTALL)
 
 
@@ -57,9 +58,9 @@ class Problem:
     def describe(self, source: str) -> str:
         """One line: where, what, what to do."""
         where = f"{source}:{self.line}" if self.line else source
-        value = repr(_line(self.value)) if self.value else ""
+        value = repr(one_line(self.value, _LONGEST_VALUE)) if self.value else ""
         what = " ".join(part for part in (value, self.message) if part)
-        path = f"{_line(self.path)}: " if self.path else ""
+        path = f"{one_line(self.path, _LONGEST_VALUE)}: " if self.path else ""
         return f"{where}: {path}{what}; {self.remedy}"
 
 
@@ -115,7 +116,7 @@ def read(text: str, source: str, shape: type[S]) -> Document[S]:
     try:
         found = nodes_of(text)
         if not found:
-            remedy = "write its apiVersion and kind at least, or delete what holds it to be without"
+            remedy = "to be without, write its apiVersion and kind; of queues `partitions: [{queues: []}]`"
             raise YamlError(Problem("", "", "the file is empty", remedy))
         if len(found) > 1:
             line = line_of(found[1])
@@ -178,6 +179,8 @@ def nodes_of(text: str) -> list[yaml.Node]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 0
+        if _TAB.match("".join(text.splitlines()[line - 1 : line])):
+            raise YamlError(Problem("", "", "is indented with a tab", "use spaces", line)) from error
         what = f"is no YAML: {error.problem or error.context}"
         raise YamlError(Problem("", "", what, _LOOK, line)) from error
     except yaml.YAMLError as error:
@@ -325,10 +328,6 @@ def _problem(said: str, places: Mapping[str, tuple[int, str]], types: Mapping[st
         remedy = f"did you mean {meant}?" if meant else f"known here: {', '.join(names)}"
         return Problem(field, "", "is no field", remedy, places.get(field, (0, ""))[0])
     words = expected(type_) if value or _OF_ANOTHER_TYPE in what else ""
-    return Problem(path, value, "is not allowed", f"write {words}" if words else _line(what), line)
-
-
-def _line(text: str) -> str:
-    """Return a text that others have written on one line, and not too long."""
-    printable = "".join(c if c.isprintable() else " " for c in text[: _LONGEST_VALUE + 1])
-    return cut(printable, _LONGEST_VALUE)
+    return Problem(
+        path, value, "is not allowed", f"write {words}" if words else one_line(what, _LONGEST_VALUE), line
+    )
