@@ -30,18 +30,24 @@ type pendingOrder struct {
 	*preemptor                 // whose span is of the whole preemption: the outcome ends it
 	plan       *wire.PlanReply // whose offer is what the commit may name
 	id         string
+	at         time.Time // of the nomination, from which all of its times are counted: the process may be stopped before it asks
 	chosen     *verify.Candidate
 }
 
+// storeBy is when the order may be stored at the latest.
+func (o *pendingOrder) storeBy() time.Time {
+	return o.at.Add(orders.StoredWithin(len(o.chosen.Places)))
+}
+
 // entry is the order as the inflight state sees it. The gate opens by itself where it never becomes known that the order is stored.
-func (o *pendingOrder) entry(now time.Time) *orders.Order {
+func (o *pendingOrder) entry() *orders.Order {
 	e := &orders.Order{
 		OrderID:   o.id,
 		Preemptor: o.ref(),
 		Node:      o.chosen.Node,
 		Removal:   orders.Removal{Awaited: map[types.UID]string{}, Remaining: map[types.UID]time.Time{}},
-		CreatedAt: now,
-		OpensAt:   now.Add(orders.StoredWithin(len(o.chosen.Places)) + orders.AnsweredWithin + orders.GateSlack),
+		CreatedAt: o.at,
+		OpensAt:   o.storeBy().Add(orders.AnsweredWithin + orders.GateSlack),
 		Span:      o.span,
 	}
 	e.Enter(o.chosen.Places...)
@@ -206,7 +212,7 @@ func (e *engine) commitOf(ctx context.Context, order *pendingOrder) (commit *wir
 		Offer:      order.plan.Offer,
 		Placements: order.chosen.Places,
 		Group:      order.group,
-		StoreBy:    wire.At(wire.Steady(e.clock.Now()).Add(orders.StoredWithin(len(order.chosen.Places)))),
+		StoreBy:    wire.At(wire.Steady(order.storeBy())),
 
 		LastsSeconds: int64(e.args.NotAfter.Seconds()),
 	}

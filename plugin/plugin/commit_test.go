@@ -37,6 +37,9 @@ func TestPostFilterHandsItsCommitOverAndWaitsForNoAnswer(t *testing.T) {
 	if commit.OrderID != e.OrderID || commit.Offer != "offer" || len(commit.Placements) != 1 || commit.Placements[0].Node != "n1" || commit.Placements[0].UID != "p" || !slices.Equal(commit.Victims, []string{"a"}) {
 		t.Errorf("commit %+v", commit)
 	}
+	if want := wire.At(wire.Steady(e.CreatedAt).Add(orders.StoredWithin(1))); commit.StoreBy != want {
+		t.Errorf("the order may be stored by %s, want %s, as of the nomination", commit.StoreBy, want)
+	}
 	close(answer)
 	w.show(p, "n1")
 	w.eventually("the order is known to be stored", func() bool { return w.entry("p").Phase == orders.Committed })

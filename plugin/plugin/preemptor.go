@@ -359,10 +359,11 @@ func (p *preemptor) nominate(chosen *verify.Candidate, from *wire.PlanReply) pre
 		p.span.End(nil, "result", endNominated)
 		return preemptResult{kind: endNominated, message: fmt.Sprintf("%d members have room as planned, and no pod has to be evicted", len(chosen.Places))}
 	}
-	order := &pendingOrder{preemptor: p, plan: from, id: wire.NewOrderID(e.clock.Now()), chosen: chosen}
+	now := e.clock.Now()
+	order := &pendingOrder{preemptor: p, plan: from, id: wire.NewOrderID(now), at: now, chosen: chosen}
 	p.ordered()
 	e.planner.Commits.Allow() // where the last orders were not stored, this one probes
-	e.inflight.Begin(order.entry(e.clock.Now()))
+	e.inflight.Begin(order.entry())
 	failpoints.At(failpoints.Nominated)
 	e.startCommit(order)
 	return preemptResult{kind: endNominated, node: chosen.Node, message: fmt.Sprintf("found a placement for %d members, preempting %d pods", len(chosen.Places), len(chosen.Victims))}

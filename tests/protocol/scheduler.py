@@ -463,7 +463,7 @@ class Scheduler:
         self.inflight.begin(entry)
         for pod in preemptor.pods:
             self.process.spawn(self._patch_nomination(pod, chosen.places[pod.metadata.uid]))
-        self.process.spawn(self._commit_recovered(preemptor, chosen, order_id))
+        self.process.spawn(self._commit_recovered(preemptor, chosen, entry))
 
     async def _patch_nomination(self, pod: Pod, node: str | None) -> None:
         """What kube-scheduler writes by itself; a failure is not tried again."""
@@ -478,9 +478,10 @@ class Scheduler:
 
     # -------------------------------------------------------------------------------------- commit
 
-    async def _commit_recovered(self, preemptor: Preemptor, chosen: Candidate, order_id: str) -> None:
+    async def _commit_recovered(self, preemptor: Preemptor, chosen: Candidate, entry: Entry) -> None:
+        order_id = entry.order_id
         try:
-            await self._commit(preemptor, chosen, order_id)
+            await self._commit(preemptor, chosen, order_id, entry.created_at + self.seconds["storedWithin"])
         except PodGoneError:
             self.inflight.happened(order_id, "notNeeded")
         except (GivenUpError, UnstoredError, BusError, ApiError, ApiUnavailable) as error:
@@ -488,7 +489,7 @@ class Scheduler:
             if self.inflight.fail(order_id, str(error), self.now(), 0.0) is not None:
                 self._failed(preemptor.uid)
 
-    async def _commit(self, preemptor: Preemptor, chosen: Candidate, order_id: str) -> None:
+    async def _commit(self, preemptor: Preemptor, chosen: Candidate, order_id: str, store_by: float) -> None:
         """Have the planner store the order: ask with the same id until it answers, or the time is over."""
         uid, group = preemptor.uid, None
         subject = SUBJECTS.orders_of("pod", uid)
@@ -504,7 +505,7 @@ class Scheduler:
                 min_count=self.cluster.gangs[preemptor.group].size,
             )
         last = await self._last(SUBJECTS.orders_stream, subject)
-        epoch, now = await self._fence(), self.now()
+        epoch = await self._fence()
         commit = CommitRequest(
             api_version=API_VERSION,
             order_id=order_id,
@@ -524,13 +525,13 @@ class Scheduler:
                 for node in [chosen.places[pod.metadata.uid]]
             ),
             group=group,
-            store_by=self._when(now + self.seconds["storedWithin"]),
+            store_by=self._when(store_by),
             after=last.sequence if last is not None else 0,
             victims=chosen.victims,
             awaited=tuple(Awaited(uid=u, order_id=o) for u, o in sorted(chosen.awaited.items())),
         )
         self.inflight.asking(order_id)
-        until = now + self.seconds["storedWithin"] + self.seconds["answeredWithin"]
+        until = store_by + self.seconds["answeredWithin"]
         while self.now() < until:
             reply = await self._ask_for_order(codec.encode(commit))
             if reply is None:
