@@ -35,7 +35,7 @@ import (
 )
 
 // gangCycle is a cycle in which group "gang" could not be placed. It places members as the scheduler does: one after the other, on
-// the first node that passes the filters.
+// the first node that passes the filters. Where not enough fit it returns none.
 type gangCycle struct {
 	w      *world
 	group  minor.Group
@@ -89,7 +89,8 @@ func (t *gangTrial) Add(pod fwk.PodInfo, node string) error {
 	return nil
 }
 
-func (t *gangTrial) Place(ctx context.Context) (placed []minor.Assignment, status *fwk.Status) {
+func (t *gangTrial) Place(ctx context.Context) (_ []minor.Assignment, status *fwk.Status) {
+	var placed []minor.Assignment
 	defer func() {
 		for _, one := range placed {
 			if err := t.Remove(ctx, one.Pod, one.Node); err != nil {
@@ -112,15 +113,16 @@ func (t *gangTrial) Place(ctx context.Context) (placed []minor.Assignment, statu
 			}
 			info, err := framework.NewPodInfo(on(pod, node.Node().Name))
 			if err != nil {
-				return placed, fwk.AsStatus(err)
+				return nil, fwk.AsStatus(err)
 			}
 			node.AddPodInfo(info)
+			t.cycle.w.plugin.Reserve(ctx, state, pod, node.Node().Name)
 			placed = append(placed, minor.Assignment{Pod: pod, Info: info, Node: node.Node().Name, State: state})
 			break
 		}
 	}
 	if len(placed) < max(1, t.cycle.group.MinCount) {
-		return placed, fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("%d of %d members fit", len(placed), t.cycle.group.MinCount))
+		return nil, fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("%d of %d members fit", len(placed), t.cycle.group.MinCount))
 	}
 	return placed, nil
 }
@@ -582,24 +584,24 @@ func TestAVictimOfAFilterThatWasSkippedWithoutItGoes(t *testing.T) {
 	}
 }
 
-func TestANodeWhereAMemberIsRefusedIsLeftOutOfTheNextPlan(t *testing.T) {
-	w, c := gangWorld(t, setup{}, 2, 1, gangMember("g1"))
+func TestTheNodeWhereAMemberIsRefusedIsLeftOutOfTheNextPlan(t *testing.T) {
+	w, c := gangWorld(t, setup{}, 3, 2, gangMember("g1"), gangMember("g2"))
 	w.bus.group = func(q *wire.PlanRequest) (*wire.PlanReply, error) {
 		if len(w.bus.asked) == 1 {
-			wrong := gangPlan("n1")
-			wrong.Victims = nil // the planner does not see that v1 is in the way
+			wrong := gangPlan("n1", "n2")
+			wrong.Victims = wrong.Victims[:1] // the planner does not see that v2 is in the way
 			return &wire.PlanReply{Plan: wrong}, nil
 		}
-		return &wire.PlanReply{Plan: gangPlan("n2")}, nil
+		return &wire.PlanReply{Plan: gangPlan("n1", "n3")}, nil
 	}
 
 	nodes, status := w.gang(c)
 
-	if !status.IsSuccess() || named0(nodes)["g1"] != "n2" {
+	if want := map[string]string{"g1": "n1", "g2": "n3"}; !status.IsSuccess() || !maps.Equal(named0(nodes), want) {
 		t.Fatalf("%v, %v", nodes, status)
 	}
 	second := w.bus.asked[1].Classes[0].Nodes
-	if !second.AllBut || !slices.Equal(second.Names, []string{"n1"}) {
+	if !second.AllBut || !slices.Equal(second.Names, []string{"n2"}) {
 		t.Errorf("the second plan may use %+v", second)
 	}
 }

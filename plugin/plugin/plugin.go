@@ -107,7 +107,8 @@ func (pl *MakeWay) PreEnqueue(ctx context.Context, pod *v1.Pod) (status *fwk.Sta
 // Reserve notes that a pod is assumed, which no API object shows.
 func (pl *MakeWay) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) (status *fwk.Status) {
 	defer goroutines.RecoverPanic(ctx, "reserve", func() { status = nil })
-	if verify.PinsOf(ctx) != nil {
+	if trial := verify.PinsOf(ctx); trial != nil {
+		trial.Reserve(pod)
 		return nil
 	}
 	pl.engine.inflight.Cycled(pod.UID) // its place is reserved, and no longer held
@@ -120,7 +121,8 @@ func (pl *MakeWay) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Po
 // the scheduler takes it out of its cache right after.
 func (pl *MakeWay) Unreserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
 	defer goroutines.RecoverPanic(ctx, "unreserve", nil)
-	if verify.PinsOf(ctx) != nil {
+	if trial := verify.PinsOf(ctx); trial != nil {
+		trial.Unreserve(pod)
 		return
 	}
 	pl.engine.placements.Unassume(pod.UID)

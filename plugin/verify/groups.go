@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -96,7 +97,7 @@ func (a *GroupVerifier) Verify(ctx context.Context, plan *wire.GroupPlan) (verif
 
 // pin holds members to the nodes of a plan: those of a class are equal, and take its places in the order in which they are placed.
 func (a *GroupVerifier) pin(plan *wire.GroupPlan) (*Pins, map[string]bool, error) {
-	held := &Pins{nodes: make(map[types.UID]string, len(a.Waiting))}
+	held := &Pins{nodes: make(map[types.UID]string, len(a.Waiting)), placed: sets.New[types.UID]()}
 	planned := map[string]bool{}
 	next := make([]int, len(a.Classes))
 	for _, place := range plan.Placements {
@@ -176,24 +177,22 @@ func (t *groupTrial) removeAll(ctx context.Context, plan *wire.GroupPlan) (remov
 // judge finds out whether the group was placed, and else which member was not: the first one that has a node by the plan and got
 // none. What the algorithm says while the time ends tells nothing of a node.
 func (t *groupTrial) judge(ctx context.Context, assignments []minor.Assignment, status *fwk.Status) error {
-	placed := make(map[types.UID]bool, len(assignments))
 	for _, one := range assignments {
 		if t.pins.nodes[one.Pod.UID] != one.Node {
 			return fmt.Errorf("member %s was placed on node %s and is planned on another", one.Pod.Name, one.Node)
 		}
-		placed[one.Pod.UID] = true
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("the group was not placed in time: %w", ctx.Err())
 	}
-	if status.IsSuccess() && len(placed) >= t.group.MustPlace {
+	if status.IsSuccess() && len(assignments) >= t.group.MustPlace {
 		return nil
 	}
 	if !status.IsSuccess() && !status.IsRejected() {
 		return fmt.Errorf("place the group: %w", status.AsError())
 	}
 	for _, pod := range t.group.Waiting {
-		if node := t.pins.nodes[pod.UID]; node != "" && !placed[pod.UID] {
+		if node := t.pins.nodes[pod.UID]; node != "" && !t.pins.placed.Has(pod.UID) {
 			return &Misfit{Node: node, Failure: Failure{Cause: CauseFilters}, Message: fmt.Sprintf("a member does not pass the scheduler's filters on node %s without the planned victims", node)}
 		}
 	}

@@ -17,10 +17,12 @@ type pinsKey struct{}
 
 // Pins hold the members of a group to the nodes of its plan while the scheduler's own algorithm is run for it, as a trial: this
 // plugin's PreFilter and Filter answer by them, and nothing that the trial does is taken for a real cycle. A context with empty pins
-// marks a run of the filters alone. It is only read.
+// marks a run of the filters alone.
 type Pins struct {
-	Probe bool                 // any node may be asked about
-	nodes map[types.UID]string // by member; one without a node is not placed
+	Probe  bool                 // any node may be asked about
+	nodes  map[types.UID]string // by member; one without a node is not placed
+	placed sets.Set[types.UID]  // members that were placed, also where the group was not in the end
+	tried  types.UID            // the member that is being placed: one comes after the other
 }
 
 func WithPins(ctx context.Context, p *Pins) context.Context {
@@ -39,6 +41,7 @@ func (p *Pins) PreFilter(pod *v1.Pod) (*fwk.PreFilterResult, *fwk.Status) {
 	if p.Probe {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
+	p.tried = pod.UID
 	node := p.nodes[pod.UID]
 	if node == "" {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "makeway: the plan has no node for this member")
@@ -51,4 +54,15 @@ func (p *Pins) Filter(pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
 		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("makeway: the plan has this member on node %s", pinned))
 	}
 	return nil
+}
+
+// Reserve notes that a member is placed.
+func (p *Pins) Reserve(pod *v1.Pod) { p.placed.Insert(pod.UID) }
+
+// Unreserve notes that it is not where another plugin refused it. A member that is taken back with its group was placed, and the
+// one that is tried last is not why the group was not.
+func (p *Pins) Unreserve(pod *v1.Pod) {
+	if p.tried == pod.UID {
+		p.placed.Delete(pod.UID)
+	}
 }

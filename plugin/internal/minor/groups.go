@@ -45,7 +45,7 @@ type GroupTrial interface {
 	Remove(ctx context.Context, pod *v1.Pod, node string) error
 	Add(pod fwk.PodInfo, node string) error
 	// Place runs the scheduler's own algorithm for the group once, with all that it does for each member up to Reserve, and takes
-	// back what that has reserved. Members that got a node are returned in any case.
+	// back what that has reserved.
 	Place(ctx context.Context) ([]Assignment, *fwk.Status)
 	// Assume has a member be on its node, with what plugins reserve for it, until Forget.
 	Assume(ctx context.Context, member Assignment) *fwk.Status
