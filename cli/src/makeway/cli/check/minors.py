@@ -23,9 +23,11 @@ _ALPHA_GROUPS: Final = "36"
 _BUILT: Final = f"1.{MINORS[0]} to 1.{MINORS[-1]}"
 _NEXT: Final = (
     "it does not have what kube-scheduler 1.38 changes for preemption: PreemptionManager of pod groups, "
-    "composite groups as beta, PreQueueingHint"
+    "budgets with an empty selector, extenders asked without victims, PreQueueingHint; and with the gate "
+    "CompositePodGroup on it schedules nothing where v1alpha3 of pod groups is not served"
 )
-"""As of v1.38.0-beta.0: kube-scheduler/framework/interface.go and pkg/features; see docs/versions.md."""
+"""As of v1.38.0-beta.0: kube-scheduler/framework/interface.go, pkg/scheduler/framework/preemption and
+pkg/features; see docs/versions.md."""
 
 
 def judge_api_server(version: str, minor: int, *, plugin: bool = True) -> CheckResult:
