@@ -22,9 +22,17 @@ from differential.gang_case import (
 )
 from makeway.core.policy.document import OBJECTIVE, GroupTerm
 
-SMALL, MIDDLE, LARGE, VAST, WHOLE = "3-8", "9-20", "21-40", "60-150", "151-400"
-BANDS: Final = {SMALL: (3, 8), MIDDLE: (9, 20), LARGE: (21, 40), VAST: (60, 150), WHOLE: (151, 400)}
-"""Numbers of nodes. Of the last two, which the exact solver does not reach, no seed is by itself."""
+SMALL, MIDDLE, LARGE, VAST, WHOLE, CROWDED = "3-8", "9-20", "21-40", "60-150", "151-400", "60-100-crowded"
+BANDS: Final = {
+    SMALL: (3, 8),
+    MIDDLE: (9, 20),
+    LARGE: (21, 40),
+    VAST: (60, 150),
+    WHOLE: (151, 400),
+    CROWDED: (60, 100),
+}
+"""Numbers of nodes. Of the last three, which the exact solver does not reach, no seed is by itself; the nodes
+of the last one hold up to 60 pods."""
 
 SHARES: Final = {SMALL: 750, MIDDLE: 225, LARGE: 25}
 """Of a thousand seeds. Each BLOCK of seeds has just these parts, in an order of its own."""
@@ -78,7 +86,12 @@ class _Draw:
     @property
     def is_vast(self) -> bool:
         """Whether the cluster is larger than the exact solver reaches."""
-        return self.band in (VAST, WHOLE)
+        return self.band in (VAST, WHOLE, CROWDED)
+
+    @property
+    def _scale(self) -> int:
+        """How many times as much a node holds."""
+        return 5 if self.band == CROWDED else 1
 
     def case(self) -> Case:
         pick = self.pick
@@ -158,6 +171,7 @@ class _Draw:
             rack = number // a_rack
             room = shape if uniform else (pick.choice([400, 500, 600, 800]), pick.choice([400, 500, 800]))
             name = "" if unlabelled and pick.random() < 0.2 else f"r{rack}"
+            room = (room[0] * self._scale, room[1] * self._scale)
             self.nodes.append(Node(f"z{rack % zones}", name, room))
 
     def _pods(self, units: list[str], gangs: list[str], priorities: dict[str, int]) -> None:
@@ -165,11 +179,11 @@ class _Draw:
         grouped = {UNITS: 0.6, BUDGETS: 0.4, FULL_QUEUE: 0.5}.get(theme, 0.25)
         covered = {BUDGETS: 0.7}.get(theme, 0.25)
         levels = pick.choice([[0], [0, 5], [0, 0, 5, 7], [0, 0, 0, 5, PRIORITY], [1, 2, 3, 4, 5]])
-        fullest = 4 if self.band == SMALL else 12 if self.is_vast else 7
+        fullest = 4 if self.band == SMALL else 12 * self._scale if self.is_vast else 7
         forbids = pick.choice([ZONE, RACK, RACK]) if theme == WIDE else HOST
         for number, node in enumerate(self.nodes):
             left = [amount - pick.choice([0, 0, 0, 50, 100]) for amount in node.room]
-            for _ in range(pick.randint(5 if self.is_vast else 1, fullest)):
+            for _ in range(pick.randint(5 * self._scale if self.is_vast else 1, fullest)):
                 size = self._size(left)
                 if size is None:
                     break
@@ -193,7 +207,8 @@ class _Draw:
     def _size(self, left: list[int]) -> Amounts | None:
         if min(left) < 50:
             return None
-        cpu = min(self.pick.choice([50, 100, 100, 200, 300]), left[0])
+        sizes = [50, 70, 90, 130, 400, 900] if self._scale > 1 else [50, 100, 100, 200, 300]
+        cpu = min(self.pick.choice(sizes), left[0])
         memory = cpu if self.pick.random() < 0.5 else self.pick.choice([50, 100, 200])
         return cpu, min(memory, left[1])
 
@@ -251,7 +266,7 @@ class _Draw:
         for count in counts:
             cpu = pick.choice([50, 100, 100, 150, 200, 300, *([400] if self.is_vast else [])])
             memory = cpu if pick.random() < 0.5 else pick.choice([50, 100, 200, 300])
-            classes.append(Members((cpu, memory), count))
+            classes.append(Members((cpu * self._scale, memory * self._scale), count))
         if self.theme == RULES:
             classes = self._with_rules(classes)
         if self.theme == WIDE:
