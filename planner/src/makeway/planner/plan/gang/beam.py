@@ -18,13 +18,12 @@ import numpy as np
 
 from makeway.planner.plan.gang.effects import PASSED, Effects
 from makeway.planner.plan.gang.model import CALLS, Work
-from makeway.planner.plan.gang.options import MIXERS, Costs, Options, cheapest_of_alike
+from makeway.planner.plan.gang.options import MIXERS, Options, cheapest_of_alike
+from makeway.planner.plan.gang.pricing import NEVER, Costs
 from makeway.planner.snapshot.columns import Flags, Ints
 
 MOST_GRID: Final = 4096
 """Combinations of members left to place up to which one grid has all classes."""
-
-NEVER: Final = np.complex128(complex(np.inf, 0))
 
 Bound = tuple[Costs, ...]
 """The least costs by what is left to place, of each grid."""

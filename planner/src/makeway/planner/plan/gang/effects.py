@@ -7,19 +7,19 @@ wider than a node: each is a number to which victims and members add, and a cap.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice, product
 from typing import Final, Literal
 
 import numpy as np
 
-from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.draft import Draft, places_of, slots_of, taken_of, victims_of
 from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, SpreadRule, unit_cost, unit_terms
+from makeway.planner.plan.gang.pricing import Pricing
 from makeway.planner.plan.gang.stairs import may_go
 from makeway.planner.plan.planned_unit import PlannedUnit
-from makeway.planner.plan.price import SHIFT, weights_of
+from makeway.planner.plan.price import SHIFT
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
 
 Kind = Literal["soft", "broken", "hard", "wide", "there", "even"]
@@ -56,7 +56,7 @@ class SpreadBounds:
 class Effects:
     """The columns of a search over some nodes, and what each victim and each member adds to them.
 
-    `cost`: complex[D, N] of pods that go alone. No victim is above `level`.
+    No victim is above `level`.
     """
 
     def __init__(
@@ -84,22 +84,18 @@ class Effects:
         at = model.priority[:, nodes][self.may_go[:, nodes]] + SHIFT
         fixed = [int(model.priority[one]) + SHIFT for one in base.singles]
         costs = np.array([*at.tolist(), *fixed, *map(unit_cost, whole)], np.int64)
-        victims = min(int(at.size) + len(fixed) + sum(unit.size for unit in whole), model.most_victims) + 1
-        most = max(1, int(costs.max(initial=1)))
         lost = [*model.lost[:, nodes][self.may_go[:, nodes]].tolist(), *(unit.lost_work for unit in whole)]
         lost += [int(model.lost[one]) for one in base.singles]
-        self.grain = max(1, int(np.gcd.reduce(costs))) if costs.size else 1
-        self.weights = weights_of(
-            model.objective,
-            {
-                "budgets": victims,
-                "groups": len(numbers) + len(model.spare) + 1,
-                "lostWork": victims * max(lost, default=0) + 1,
-                "highestVictims": victims,
-                "prioritySum": victims * (most // self.grain),
-                "victims": victims,
-            },
+        self.pricing = Pricing.of(
+            model,
+            level,
+            victims=min(int(at.size) + len(fixed) + sum(unit.size for unit in whole), model.most_victims),
+            groups=len(numbers) + len(model.spare),
+            most=int(costs.max(initial=1)),
+            lost=max(lost, default=0),
+            grain=max(1, int(np.gcd.reduce(costs))) if costs.size else 1,
         )
+        self.weights = self.pricing.weights
         self.columns = self._columns(base, whole)
         kinds = [one.kind for one in self.columns]
         self.cap = np.array([one.cap for one in self.columns], np.int64)
@@ -111,30 +107,12 @@ class Effects:
         self.spreads = tuple(self._spreads(least))
         self._place = {one.key: place for place, one in enumerate(self.columns)}
 
-    # ------------------------------------------------------------------------------------- prices
-
-    def price(self, terms: Mapping[GroupTerm, int]) -> complex:
-        """Return a price as one number, real part first. `terms`: by name; those left out are 0."""
-        scaled: dict[GroupTerm, int] = dict(terms)
-        if "prioritySum" in scaled:
-            scaled["prioritySum"] //= self.grain
-        return sum((weight * scaled.get(term, 0) for term, weight in self.weights.items()), 0j)
-
-    def costs(self, slots: Ints, node: int | Ints) -> np.ndarray[tuple[int], np.dtype[np.complex128]]:
-        """Return complex[pods], what each of a node's pods adds to a price."""
-        priorities = self.model.priority[slots, node]
-        found = np.full(slots.size, self.weights.get("victims", 0j), np.complex128)
-        found += self.weights.get("lostWork", 0j) * self.model.lost[slots, node]
-        found += self.weights.get("highestVictims", 0j) * (priorities == self.level)
-        found += self.weights.get("prioritySum", 0j) * ((priorities + SHIFT) // self.grain)
-        return found
-
     def base_cost(self, base: Draft) -> complex:
         """Return what those cost who go whatever is chosen, without what they violate or break."""
         model = self.model
-        slots, nodes = places_of(base.singles)
-        found = complex(self.costs(slots, nodes).sum())
-        return found + sum(self.price(unit_terms(unit, self.level)) for unit in model.whole(base.units))
+        found = complex(self.pricing.pods(*places_of(base.singles)).sum())
+        whole = model.whole(base.units)
+        return found + sum(self.pricing.price(unit_terms(unit, self.level)) for unit in whole)
 
     # ------------------------------------------------------------------------------------ columns
 

@@ -295,15 +295,11 @@ class _Filling:
         if not nodes.size or most <= 0:
             return []
         best, count = self._stairs.cheapest(cls, nodes, most, evening=evening)
-        if not count.any():
-            return []
-        ranks = self.model.rank[nodes].tolist()
-        prices = list(zip(*((term / np.maximum(count, 1)).tolist() for term in best), strict=True))
-        shared, stamps = self._stairs.shared, self._stamp[nodes].tolist()
-        there = zip(prices or [()] * nodes.size, ranks, nodes.tolist(), count.tolist(), stamps, strict=True)
+        shared = self._stairs.shared
+        there = (best.real, best.imag, self.model.rank[nodes], nodes, count, self._stamp[nodes])
         return [
-            (price, rank, cls, node, many, stamp, shared, evening)
-            for price, rank, node, many, stamp in there
+            ((first, second), rank, cls, node, many, stamp, shared, evening)
+            for first, second, rank, node, many, stamp in zip(*(one.tolist() for one in there), strict=True)
             if many
         ]
 

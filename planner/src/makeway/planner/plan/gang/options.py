@@ -10,9 +10,8 @@ import numpy as np
 from makeway.planner.plan.gang.draft import Placing, Slot
 from makeway.planner.plan.gang.effects import Effects
 from makeway.planner.plan.gang.model import CALLS
+from makeway.planner.plan.gang.pricing import Costs
 from makeway.planner.snapshot.columns import Flags, Ints
-
-Costs = np.ndarray[tuple[int, ...], np.dtype[np.complex128]]
 
 OVERHEAD: Final = 15
 """Times CALLS that the options of one node cost besides their elements."""
@@ -93,7 +92,7 @@ def options_of(
     # Of a resource that these members do not ask for there may be too little.
     lacks[:, : asked.size][(members @ model.need[:, asked]) == 0] = 0
     lacks = np.maximum(lacks, 0)
-    adds, costs = effects.of_pods(node, slots), effects.costs(slots, node)
+    adds, costs = effects.of_pods(node, slots), effects.pricing.pods(slots, node)
     helps = (frees > 0).any(axis=1) | (adds[:, effects.wide | effects.even] < 0).any(axis=1)
     slots, frees, adds, costs = slots[helps], frees[helps], adds[helps], costs[helps]
     kinds, begins, first = _kinds(effects, node, slots, frees=frees, adds=adds, costs=costs)

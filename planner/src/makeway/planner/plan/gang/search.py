@@ -20,11 +20,12 @@ from typing import Final
 
 import numpy as np
 
-from makeway.planner.plan.gang.beam import NEVER, Ahead, Beam, Beginnings, Bound, Grids
+from makeway.planner.plan.gang.beam import Ahead, Beam, Beginnings, Bound, Grids
 from makeway.planner.plan.gang.draft import Draft, Placing, gone, holds, price_of
 from makeway.planner.plan.gang.effects import Effects, leasts_of
 from makeway.planner.plan.gang.model import CALLS, Model, Work
-from makeway.planner.plan.gang.options import Costs, Options, options_of
+from makeway.planner.plan.gang.options import Options, options_of
+from makeway.planner.plan.gang.pricing import NEVER, Costs
 from makeway.planner.plan.price import Key, Price
 from makeway.planner.snapshot.columns import MOST, Ints
 
@@ -180,9 +181,9 @@ class _Search:
             return NEVER
         terms = price.terms()
         if "highestPriority" not in self.model.objective or price.highest == effects.level:
-            return np.complex128(effects.price(terms))
+            return np.complex128(effects.pricing.price(terms))
         before = [one for one in self.model.before_highest if one in effects.weights]
-        cost = effects.price({term: terms[term] for term in before})
+        cost = effects.pricing.price({term: terms[term] for term in before})
         if price.highest < effects.level:
             return np.complex128(cost)
         return np.complex128(cost + effects.weights[before[-1]]) if before else NEVER

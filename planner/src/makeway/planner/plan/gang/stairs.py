@@ -10,14 +10,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.evaluate import reprieve
 from makeway.planner.plan.gang.draft import Draft, Placing, Slot, Taken, is_allowed, taken_of, victims_of
 from makeway.planner.plan.gang.model import CALLS, Model, RoomRule, SpreadRule, unit_terms
+from makeway.planner.plan.gang.pricing import NEVER, Costs, Pricing
 from makeway.planner.plan.price import SHIFT
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
 
@@ -31,7 +31,7 @@ COLUMNS: Final = 2048
 
 
 class Stairs:
-    """The prices of one run, by terms of the objective that add up.
+    """The prices of one run.
 
     `room`: int64[R, N]; `_emptied_room`, without all that is removable. `placing`: what members ask of one
     another. `shared` counts what changes nodes' prices from elsewhere. `going`: victims so far. `elements`:
@@ -46,7 +46,6 @@ class Stairs:
         self.going = 0
         self.elements = 8 * model.depth * model.nodes
         self._strict = strict
-        self._terms = [term for term in model.objective if term != "highestPriority"]
         self._gone = np.zeros_like(model.removable)
         self._debits = dict(model.debits)
         self._lost: Counter[int] = Counter()
@@ -55,17 +54,22 @@ class Stairs:
         self._lead = model.unit > 0
         self._lead &= ~model.follows
         self._has_units = bool(self._lead.any())
-        alone = model.unit == 0
-        self._each: dict[GroupTerm, Ints | Flags] = {
-            "lostWork": model.lost,
-            "highestVictims": model.priority == level,
-            "prioritySum": model.priority + SHIFT,
-            "victims": alone,
-        }
-        of_units = [unit_terms(unit, level) for unit in model.whole(range(len(model.units)))]
-        for term, each in self._each.items() if self._has_units else ():
-            of_unit = np.array([0, *(one[term] for one in of_units)], np.int64)
-            self._each[term] = np.where(alone, each, np.where(self._lead, of_unit[model.unit], 0))
+        units = model.whole(range(len(model.units)))
+        pricing = Pricing.of(
+            model,
+            level,
+            victims=min(model.depth + max((unit.size for unit in units), default=0), model.most_victims),
+            groups=len(units) + len(model.spare),
+            most=level + SHIFT,
+            lost=int(model.lost.max(initial=0)),
+        )
+        self._weights = pricing.weights
+        self._each = pricing.pods(slice(None), slice(None))
+        if self._has_units:
+            of_units = np.array(
+                [0, *(pricing.price(unit_terms(unit, level)) for unit in units)], np.complex128
+            )
+            self._each = np.where(model.unit == 0, self._each, np.where(self._lead, of_units[model.unit], 0))
         self._has_budgets = bool(model.budgets.any())
         self._has_gangs = bool(model.spare)
         self._taken: Taken = defaultdict(Counter)
@@ -76,20 +80,19 @@ class Stairs:
         rules = [rule.cls for rule in model.rooms] + [rule.cls for rule in model.spreads]
         return max(4, int((model.need[cls] > 0).sum()) + rules.count(cls))
 
-    def cheapest(self, cls: int, nodes: Ints, most: int, *, evening: bool = False) -> tuple[list[Ints], Ints]:
-        """Return the terms of the cheapest step on each of some nodes, int64[M] each, and its members.
+    def cheapest(self, cls: int, nodes: Ints, most: int, *, evening: bool = False) -> tuple[Costs, Ints]:
+        """Return what the cheapest step on each of some nodes costs a member, complex[M], and its members.
 
-        int64[M]; 0 where there is no step. No terms where there is none on any. `most`: members at the most.
-        `evening`: pods go for an even spread, too. O(slots · nodes · most).
+        int64[M]; 0 where there is no step. `most`: members at the most. `evening`: pods go for an even
+        spread, too. O(slots · nodes · most).
         """
         need, lacks, uses, candidates, violating = self._asked_of(cls, nodes, evening=evening)
         behind = _Behind.of(uses, candidates, violating)
         spare = behind.together[:, 0] - lacks
-        weights = self._weights(candidates, violating, nodes)
-        sums = [_from_each_on(one) for one in weights]
+        costs = self._costs(candidates, violating, nodes)
+        sums = _from_each_on(costs)
         self.elements += 4 * CALLS + 4 * len(uses) * self.model.depth * nodes.size
-        best: list[Ints] | None = None
-        count: Ints = np.zeros(nodes.size, np.int64)
+        best, count = np.full(nodes.size, NEVER), np.zeros(nodes.size, np.int64)
         # As many counts side by side as make no array too large.
         width = max(1, COLUMNS // max(1, nodes.size * max(1, need.size)))
         for first in range(1, most + 1, width):
@@ -102,22 +105,19 @@ class Stairs:
             self.elements += self.model.depth * (CALLS // 4 + counts.size + 4 * need.size * wide.size)
             lacking = lacks[:, at] + need * counts[wide]
             start, sure = behind.starts(lacking, at)
-            prices = np.zeros((len(weights), fits.size), np.int64)
-            for each, of_suffix in zip(prices, sums, strict=True):
-                each[wide] = of_suffix[start, at]
+            prices = np.full(fits.size, NEVER)
+            prices[wide] = sums[start, at] / counts[wide]
             if not sure.all():
                 others = np.flatnonzero(~sure)
                 victims = behind.victims(lacking[:, others], at[others], start[others])
-                for each, weight in zip(prices, weights, strict=True):
-                    each[wide[others]] = (victims * weight[:, at[others]]).sum(axis=0)
-            counts, terms = _least_a_member([*prices], fits, counts, nodes.size)
-            if best is None:
-                best, count = terms, counts
-                continue
-            better = (counts > 0) & _less(terms, counts, best, count)
-            count = np.where(better, counts, count)
-            best = [np.asarray(np.where(better, new, old)) for new, old in zip(terms, best, strict=True)]
-        return best or [], count
+                paid = (victims * costs[:, at[others]]).sum(axis=0)
+                prices[wide[others]] = paid / counts[wide[others]]
+            for price, many in zip(
+                prices.reshape(-1, nodes.size), counts[:: nodes.size].tolist(), strict=True
+            ):
+                better = (price <= best) & (price < NEVER)
+                best, count = np.where(better, price, best), np.where(better, many, count)
+        return best, count
 
     def victims(self, cls: int, node: int, count: int, *, evening: bool = False) -> list[int]:
         """Return the slots of the pods that go where so many members come, by kube-scheduler's reprieve."""
@@ -292,22 +292,12 @@ class Stairs:
                 violating = np.where(units == number, bad, violating)
         return violating
 
-    def _weights(self, candidates: Flags, violating: Flags, nodes: Ints) -> list[Ints]:
-        """Return the terms of the objective that add up, int64[D, M] each: what each pod adds by going."""
-        found = []
-        for term in self._terms:
-            if term == "budgets":
-                each: Ints | Flags = violating
-            elif term == "groups":
-                each = np.zeros(candidates.shape, np.int64)
-                if self._has_units:
-                    each += self._lead[:, nodes]
-                if self._has_gangs:
-                    each += self._breaking(nodes)
-            else:
-                each = self._each[term][:, nodes]
-            found.append(np.where(candidates, each, 0))
-        return found
+    def _costs(self, candidates: Flags, violating: Flags, nodes: Ints) -> Costs:
+        """Return complex[D, M], what each pod costs by going."""
+        each = self._each[:, nodes] + self._weights.get("budgets", 0j) * violating
+        if self._has_gangs:
+            each += self._weights.get("groups", 0j) * self._breaking(nodes)
+        return np.where(candidates, each, 0)
 
     def _breaking(self, nodes: Ints) -> Flags:
         """Return bool[D, M]: pods of gangs that can lose none more, and have not fallen below yet."""
@@ -335,9 +325,9 @@ def may_go(model: Model, level: int) -> Flags:
     return np.asarray(found & ~stays[model.unit])
 
 
-def _from_each_on(amounts: Ints) -> Ints:
-    """Return int64[…, D + 1, M], the sums from each slot on. `amounts`: int64[…, D, M]."""
-    found = np.zeros((*amounts.shape[:-2], amounts.shape[-2] + 1, amounts.shape[-1]), np.int64)
+def _from_each_on(amounts: Any) -> Any:
+    """Return […, D + 1, M], the sums from each slot on. `amounts`: […, D, M]."""
+    found = np.zeros((*amounts.shape[:-2], amounts.shape[-2] + 1, amounts.shape[-1]), amounts.dtype)
     np.cumsum(amounts[..., ::-1, :], axis=-2, out=found[..., -2::-1, :])
     return found
 
@@ -385,29 +375,3 @@ class _Behind:
         uses, candidates, violating = self.uses[:, behind], self.candidates[behind], self.violating[behind]
         found[behind] = reprieve(uses, lacking, candidates, violating, at)
         return found
-
-
-def _least_a_member(terms: list[Ints], fits: Flags, counts: Ints, nodes: int) -> tuple[Ints, list[Ints]]:
-    """Return the members on each node that cost least each, the most of those alike, and their terms.
-
-    `terms`: int64[counts · nodes] each, `fits`, `counts` as well: all nodes for one count after the other. 0
-    where none fits.
-    """
-    alive = fits.reshape(-1, nodes).copy()
-    for term in terms:
-        price = np.where(alive, (term / counts).reshape(-1, nodes), np.inf)
-        alive &= price == price.min(axis=0)
-    turn = alive.shape[0] - 1 - alive[::-1].argmax(axis=0)
-    place = turn * nodes + np.arange(nodes)
-    return np.where(alive.any(axis=0), counts[place], 0), [term[place] for term in terms]
-
-
-def _less(terms: list[Ints], members: Ints, best: list[Ints], count: Ints) -> Flags:
-    """Return where prices for some members are no more a member than the best so far, or there is none."""
-    less = np.zeros(count.size, np.bool_)
-    equal = np.ones(count.size, np.bool_)
-    for new, old in zip(terms, best, strict=True):
-        ours, theirs = new * count, old * members
-        less |= equal & (ours < theirs)
-        equal &= ours == theirs
-    return less | equal
