@@ -44,8 +44,8 @@ AHEAD = 64
 """Nodes that are priced side by side as they will be after their next step."""
 
 Entry = tuple[tuple[float, ...], int, int, int, int, int, int, bool]
-"""Price a member, rank of the node's name, class, node's place, members, how old it is, and whether pods go
-for an even spread, too."""
+"""Price a member, with when its first pod started, rank of the node's name, class, node's place, members, how
+old it is, and whether pods go for an even spread, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,12 +294,12 @@ class _Filling:
         nodes = nodes[self._open[cls, nodes] & self._stairs.may_fit(cls, nodes)]
         if not nodes.size or most <= 0:
             return []
-        best, count = self._stairs.cheapest(cls, nodes, most, evening=evening)
+        best, count, started = self._stairs.cheapest(cls, nodes, most, evening=evening)
         shared = self._stairs.shared
-        there = (best.real, best.imag, self.model.rank[nodes], nodes, count, self._stamp[nodes])
+        there = (best.real, best.imag, -started, self.model.rank[nodes], nodes, count, self._stamp[nodes])
         return [
-            ((first, second), rank, cls, node, many, stamp, shared, evening)
-            for first, second, rank, node, many, stamp in zip(*(one.tolist() for one in there), strict=True)
+            (tuple(price), rank, cls, node, many, stamp, shared, evening)
+            for *price, rank, node, many, stamp in zip(*(one.tolist() for one in there), strict=True)
             if many
         ]
 

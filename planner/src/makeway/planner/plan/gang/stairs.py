@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from makeway.core.k8s.importance import NOT_STARTED
 from makeway.planner.plan.evaluate import reprieve
 from makeway.planner.plan.gang.draft import Draft, Placing, Slot, Taken, is_allowed, taken_of, victims_of
 from makeway.planner.plan.gang.model import CALLS, Model, RoomRule, SpreadRule, unit_terms
@@ -46,6 +47,7 @@ class Stairs:
         self.going = 0
         self.elements = 8 * model.depth * model.nodes
         self._strict = strict
+        self._level = level
         self._gone = np.zeros_like(model.removable)
         self._debits = dict(model.debits)
         self._lost: Counter[int] = Counter()
@@ -80,19 +82,24 @@ class Stairs:
         rules = [rule.cls for rule in model.rooms] + [rule.cls for rule in model.spreads]
         return max(4, int((model.need[cls] > 0).sum()) + rules.count(cls))
 
-    def cheapest(self, cls: int, nodes: Ints, most: int, *, evening: bool = False) -> tuple[Costs, Ints]:
+    def cheapest(
+        self, cls: int, nodes: Ints, most: int, *, evening: bool = False
+    ) -> tuple[Costs, Ints, Ints]:
         """Return what the cheapest step on each of some nodes costs a member, complex[M], and its members.
 
-        int64[M]; 0 where there is no step. `most`: members at the most. `evening`: pods go for an even
-        spread, too. O(slots · nodes · most).
+        int64[M], 0 where there is no step. And when the first pod of the level that may go for it started,
+        int64[M]. `most`: members at the most. `evening`: pods go for an even spread, too.
+        O(slots · nodes · most).
         """
+        model = self.model
         need, lacks, uses, candidates, violating = self._asked_of(cls, nodes, evening=evening)
         behind = _Behind.of(uses, candidates, violating)
         spare = behind.together[:, 0] - lacks
         costs = self._costs(candidates, violating, nodes)
         sums = _from_each_on(costs)
         self.elements += 4 * CALLS + 4 * len(uses) * self.model.depth * nodes.size
-        best, count = np.full(nodes.size, NEVER), np.zeros(nodes.size, np.int64)
+        best = np.full(nodes.size, NEVER)
+        count, slots = np.zeros((2, nodes.size), np.int64)
         # As many counts side by side as make no array too large.
         width = max(1, COLUMNS // max(1, nodes.size * max(1, need.size)))
         for first in range(1, most + 1, width):
@@ -107,17 +114,26 @@ class Stairs:
             start, sure = behind.starts(lacking, at)
             prices = np.full(fits.size, NEVER)
             prices[wide] = sums[start, at] / counts[wide]
+            begins = np.zeros(fits.size, np.int64)
+            begins[wide] = start
             if not sure.all():
                 others = np.flatnonzero(~sure)
                 victims = behind.victims(lacking[:, others], at[others], start[others])
                 paid = (victims * costs[:, at[others]]).sum(axis=0)
                 prices[wide[others]] = paid / counts[wide[others]]
-            for price, many in zip(
-                prices.reshape(-1, nodes.size), counts[:: nodes.size].tolist(), strict=True
-            ):
+            rows = (
+                *(one.reshape(-1, nodes.size) for one in (prices, begins)),
+                counts[:: nodes.size].tolist(),
+            )
+            for price, begin, many in zip(*rows, strict=True):
                 better = (price <= best) & (price < NEVER)
                 best, count = np.where(better, price, best), np.where(better, many, count)
-        return best, count
+                slots = np.where(better, begin, slots)
+        highest = candidates & (model.priority[:, nodes] == self._level)
+        started = np.full((len(candidates) + 1, nodes.size), NOT_STARTED)
+        starts = np.where(highest, model.start[:, nodes], NOT_STARTED)
+        np.minimum.accumulate(starts[::-1], axis=0, out=started[-2::-1])
+        return best, count, started[slots, np.arange(nodes.size)]
 
     def victims(self, cls: int, node: int, count: int, *, evening: bool = False) -> list[int]:
         """Return the slots of the pods that go where so many members come, by kube-scheduler's reprieve."""
