@@ -275,19 +275,19 @@ def _alike(model: Model, one: int, other: int) -> bool:
     """Report whether members of two classes can be put in each other's places."""
     rules: list[RoomRule | SpreadRule | AffinityRule]
     rules = [*model.rooms, *model.spreads, *model.affinities]
-    if not all(np.array_equal(of_class[one], of_class[other]) for of_class in (model.need, model.allowed)):
-        return False
-    if any(rule.take[one] != rule.take[other] for rule in rules):
-        return False
-    mine, others = ([rule for rule in rules if rule.cls == cls] for cls in (one, other))
-    return len(mine) == len(others) and all(map(_same, mine, others))
+
+    def asked(cls: int) -> list[Any]:
+        own = (
+            [type(rule), *(getattr(rule, field.name) for field in fields(rule) if field.name != "cls")]
+            for rule in rules
+            if rule.cls == cls
+        )
+        return [model.need[cls], model.allowed[cls], [rule.take[cls] for rule in rules], *own]
+
+    return _same(asked(one), asked(other))
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Report whether two rules of other classes, or parts of them, are the same."""
-    if isinstance(one, RoomRule | SpreadRule | AffinityRule):
-        names = [field.name for field in fields(one) if field.name != "cls"]
-        return type(one) is type(other) and all(_same(getattr(one, of), getattr(other, of)) for of in names)
-    if isinstance(one, tuple):
+    if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(_same, one, other))
     return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
