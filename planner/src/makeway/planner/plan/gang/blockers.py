@@ -16,13 +16,12 @@ from typing import Final
 import numpy as np
 
 from makeway.bus.messages import ClosedDomain
-from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.draft import Draft, Slot, gone, holds, places_of, price_of, trimmed, victims_of
 from makeway.planner.plan.gang.levels import fewest_victims, most_alone
 from makeway.planner.plan.gang.model import CALLS, Model, RoomRule, Work
 from makeway.planner.plan.gang.search import Rank, rank_of
 from makeway.planner.plan.gang.solving import Beginning, beginning, bettering, is_least
-from makeway.planner.plan.price import NO_PRIORITY, SHIFT
+from makeway.planner.plan.price import NO_PRIORITY
 from makeway.planner.snapshot.columns import Flags, Ints
 
 MOST_SETS: Final = 64
@@ -175,8 +174,8 @@ def _at_most(model: Model, domains: Ints, most: int) -> Model:
 def blockers(model: Model) -> Generator[None, None, list[Draft]]:
     """Return the sets of pods that keep nodes closed to a class, cheapest first, at most MOST_SETS.
 
-    A set with a pod that is not removable is left out. Of many sets it is first counted what they have, and
-    only the cheapest are priced. O(rules · slots · nodes).
+    A set with a pod that is not removable is left out. Of many sets only those of low priority and few pods
+    are priced. O(rules · slots · nodes).
     """
     sets: dict[tuple[frozenset[Slot], frozenset[int]], Draft] = {}
     for cls in range(len(model.counts)):
@@ -184,21 +183,17 @@ def blockers(model: Model) -> Generator[None, None, list[Draft]]:
         nodes = np.flatnonzero(model.allowed[cls])
         if not rules or not nodes.size:
             continue
-        closed = np.array([np.where(_is_closed(rule), rule.domains, -1)[nodes] for rule in rules])
+        closed = np.array([np.where(rule.closed, rule.domains, -1)[nodes] for rule in rules])
         domains = np.unique(closed, axis=1)
         keepers = []
         for rule in rules:
             keepers.append(_Keepers.of(model, rule))
             yield
         can = np.array([keeper.opens[at] for keeper, at in zip(keepers, domains, strict=True)]).all(axis=0)
-        terms = {
-            term: (np.max if term == "highestPriority" else np.sum)(
-                [one.terms[term][at] for one, at in zip(keepers, domains, strict=True)], axis=0
-            )
-            for term in keepers[0].terms
-        }
-        can &= terms["victims"] > 0
-        order = np.lexsort([terms[term][can] for term in reversed(model.objective) if term in terms])
+        highest = np.max([one.highest[at] for one, at in zip(keepers, domains, strict=True)], axis=0)
+        count = np.sum([np.diff(one.first)[at] for one, at in zip(keepers, domains, strict=True)], axis=0)
+        can &= count > 0
+        order = np.lexsort((count[can], highest[can]))
         for turn, at in enumerate(domains.T[can][order[: 2 * MOST_SETS]].tolist()):
             base = Draft()
             for keeper, domain in zip(keepers, at, strict=True):
@@ -225,13 +220,13 @@ def blockers(model: Model) -> Generator[None, None, list[Draft]]:
 class _Keepers:
     """Pods that count against a rule, by domain, the last entry for no domain: nothing there.
 
-    `pods`: (slot, node), those of a domain from `first` of it on. `terms`: int64[domains + 1] each, what they
-    cost where nothing but pods by themselves goes. `opens`: bool, members may come once they have gone.
+    `pods`: (slot, node), those of a domain from `first` of it on. `highest`: the highest priority of one.
+    `opens`: bool, members may come once they have gone.
     """
 
     pods: Ints
     first: Ints
-    terms: dict[GroupTerm, Ints]
+    highest: Ints
     opens: Flags
 
     @classmethod
@@ -242,22 +237,11 @@ class _Keepers:
         order = np.argsort(domains, kind="stable")
         slots, nodes, domains = slots[order], nodes[order], domains[order]
         many = rule.room.size + 1
-        priorities, highest = model.priority[slots, nodes], np.full(many, NO_PRIORITY, np.int64)
-        np.maximum.at(highest, domains, priorities)
-
-        def added(amounts: Ints, room: Ints) -> Ints:
-            np.add.at(room, domains, amounts)
-            return room
-
-        terms: dict[GroupTerm, Ints] = {
-            "highestPriority": highest,
-            "lostWork": added(model.lost[slots, nodes], np.zeros(many, np.int64)),
-            "prioritySum": added(priorities + SHIFT, np.zeros(many, np.int64)),
-            "victims": np.bincount(domains, minlength=many),
-        }
-        room = added(rule.use[slots, nodes], np.append(rule.room, rule.need))
+        highest, room = np.full(many, NO_PRIORITY, np.int64), np.append(rule.room, rule.need)
+        np.maximum.at(highest, domains, model.priority[slots, nodes])
+        np.add.at(room, domains, rule.use[slots, nodes])
         first = np.searchsorted(domains, np.arange(many + 1))
-        return cls(np.column_stack([slots, nodes]), first, terms, room >= rule.need)
+        return cls(np.column_stack([slots, nodes]), first, highest, room >= rule.need)
 
     def pods_of(self, domain: int) -> list[list[int]]:
         """Return slot and node of each pod of a domain."""
@@ -407,8 +391,3 @@ def _union(sets: tuple[Draft, ...]) -> Draft:
     """Return several sets as one."""
     singles = set[Slot]().union(*(one.singles for one in sets))
     return Draft({}, singles, set[int]().union(*(one.units for one in sets)))
-
-
-def _is_closed(rule: RoomRule) -> Flags:
-    """Return bool[N], nodes of domains to which no member of the rule's class may come now."""
-    return np.asarray((rule.domains >= 0) & (rule.room[rule.domains] < rule.need))

@@ -70,6 +70,11 @@ class RoomRule:
         """Report whether pods on some nodes keep a domain's other nodes closed by it."""
         return self.closing is not None and not self.alone
 
+    @property
+    def closed(self) -> Flags:
+        """Return bool[N], nodes of domains to which no member of the class may come now."""
+        return np.asarray((self.domains >= 0) & (self.room[self.domains] < self.need))
+
 
 @dataclass(frozen=True, slots=True)
 class SpreadRule:

@@ -99,12 +99,7 @@ def depends_on(snapshot: Snapshot, refusal: PlanRefusal) -> tuple[Source, ...]:
 
 def _closed(models: Sequence[Model]) -> str:
     """Say what keeps racks or zones closed to members, and how many may be evicted for it; else empty."""
-    reasons = {
-        rule.reason
-        for model in models
-        for rule in model.rooms
-        if rule.closes and ((rule.domains >= 0) & (rule.room[rule.domains] < rule.need)).any()
-    }
+    reasons = {rule.reason for model in models for rule in model.rooms if rule.closes and rule.closed.any()}
     if not reasons:
         return ""
     most = models[0].snapshot.exemptions.policy.cross_node.most_victims
