@@ -200,7 +200,9 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_lines() -> None:
 def test_no_more_problems_are_looked_for_than_a_person_reads() -> None:
     problems = refused(HEAD + "".join(f"field{number}: 1\n" for number in range(1000)))
 
-    assert len(problems) == MOST_PROBLEMS
+    assert [problem.path for problem in problems[:2]] == ["field0", "field1"]
+    assert len(problems) == MOST_PROBLEMS + 1
+    assert problems[-1].describe("p") == "p: has 980 more problems; mend these first"
 
 
 def test_what_is_to_be_written_is_said_in_words() -> None:

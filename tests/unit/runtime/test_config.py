@@ -1,5 +1,8 @@
 """What is in force, whatever sources offer: texts, rubbish, nothing; and what is said of it."""
 
+import asyncio
+import threading
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import given
@@ -25,10 +28,10 @@ BAD = HEAD + "mode: enforced\n"
 class World:
     """A policy, and the ConfigMap that it is read from."""
 
-    def __init__(self, remembered: str = "") -> None:
+    def __init__(self, remembered: str = "", parse: Callable[[str, str], Policy] = parse_policy) -> None:
         self.registry = CollectorRegistry()
         metrics = ConfigMetrics(self.registry)
-        kind = ConfigKind("policy", "makeway-policy", "policy.yaml", parse_policy, Policy())
+        kind = ConfigKind("policy", "makeway-policy", "policy.yaml", parse, Policy())
         self.config: Config[Policy] = Config(kind, metrics, remembered=remembered)
         self.recorder = RecordedEvents()
         self.events = ConfigEvents(self.config, self.recorder)
@@ -37,9 +40,18 @@ class World:
 
     def write(self, text: str, key: str = "policy.yaml", uid: str = "uid-1") -> None:
         self.source.put(configmap({key: text}, uid))
+        self.settle()
 
     def delete(self, uid: str = "uid-1") -> None:
         self.source.drop(configmap({}, uid))
+        self.settle()
+
+    def listed(self, *uids: str) -> None:
+        self.source.retain(set(uids))
+        self.settle()
+
+    def settle(self) -> None:
+        asyncio.run(self.source.settle())
 
     def metric(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(f"makeway_config_{name}", {"config": "policy", **labels})
@@ -116,7 +128,7 @@ def test_a_deleted_object_protects_whom_it_protected() -> None:
     world.write(PROTECT)
 
     world.delete()
-    world.source.retain(set())
+    world.listed()
 
     assert world.config.current.protection.namespaces == ("kube-system",)
     assert [event[1:3] for event in world.recorder[1:]] == [("Warning", "ConfigGone")]
@@ -140,7 +152,7 @@ def test_an_object_that_another_has_replaced_is_not_missed() -> None:
 def test_where_there_never_was_a_policy_none_is_needed() -> None:
     world = World()
 
-    world.source.retain(set())
+    world.listed()
 
     assert (world.config.unsynced(), world.config.revision, world.config.current) == ("", "", Policy())
     assert world.recorder == []
@@ -149,7 +161,7 @@ def test_where_there_never_was_a_policy_none_is_needed() -> None:
 def test_who_starts_after_a_policy_was_deleted_waits_until_it_is_said_that_there_shall_be_none() -> None:
     world = World(remembered="sha256:1234")
 
-    world.source.retain(set())
+    world.listed()
 
     assert "policy sha256:1234 was effective and ConfigMap makeway-system/makeway-policy is gone" in (
         world.config.unsynced()
@@ -206,7 +218,7 @@ def test_what_is_in_force_is_always_the_last_text_that_would_be_accepted(texts: 
         if text == "delete":
             world.delete()
         elif text == "relist":
-            world.source.retain({"uid-1"})
+            world.listed("uid-1")
         else:
             world.write(text)
             if accepted(text):
@@ -223,6 +235,28 @@ def accepted(text: str) -> bool:
     except ConfigError:
         return False
     return True
+
+
+async def test_a_large_text_is_read_beside_the_loop_and_a_deletion_meanwhile_comes_after_it() -> None:
+    begun, end = threading.Event(), threading.Event()
+
+    def slow(text: str, source: str) -> Policy:
+        begun.set()
+        assert end.wait(10)
+        return parse_policy(text, source)
+
+    world = World(parse=slow)
+    world.source.put(configmap({"policy.yaml": OBSERVE}, "uid-1"))
+    reading = asyncio.create_task(world.source.settle())
+    await asyncio.to_thread(begun.wait, 10)
+
+    world.source.drop(configmap({}, "uid-1"))
+    assert world.config.unsynced() == "the policy has not been read yet"
+    end.set()
+    await reading
+
+    assert [event.reason for event in world.recorder] == ["ConfigAccepted", "ConfigGone"]
+    assert world.config.current.mode == "observe"
 
 
 def test_an_offer_without_an_object_has_no_events() -> None:

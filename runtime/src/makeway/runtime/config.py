@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import structlog
 
@@ -29,8 +29,6 @@ _log = structlog.get_logger()
 T = TypeVar("T")
 
 Result = Literal["accepted", "refused", "gone"]
-
-_SHOWN_PROBLEMS: Final = 20
 
 
 @dataclass(frozen=True)
@@ -107,16 +105,22 @@ class Config(Generic[T]):
         """Have a function called after every verdict, also where nothing in force has changed."""
         self._listeners.append(listener)
 
-    def offer(self, offer: ConfigContent) -> None:
-        """Take what a source holds. The same again does nothing."""
+    def read(self, offer: ConfigContent) -> T | ConfigError:
+        """Return what a source's text says, or why it is refused; a large text takes seconds. Pure."""
+        try:
+            return self._parse(offer)
+        except ConfigError as error:
+            return error
+
+    def offer(self, offer: ConfigContent, found: T | ConfigError | None = None) -> None:
+        """Take what a source holds. The same again does nothing. `found`: what `read` makes of it."""
         if offer == self._seen:
             return
         self._seen = offer
         self._about = offer.about
-        try:
-            value = self._parse(offer)
-        except ConfigError as error:
-            self._refuse(error)
+        value = self.read(offer) if found is None else found
+        if isinstance(value, ConfigError):
+            self._refuse(value)
             return
         text = offer.text or ""
         self.current, self.revision, self._known = value, revision_of(text), True
@@ -156,8 +160,7 @@ class Config(Generic[T]):
 
     def _refuse(self, error: ConfigError) -> None:
         lines = [problem.describe(error.source) for problem in error.problems]
-        more = [f"… and {len(lines) - _SHOWN_PROBLEMS} more"] if len(lines) > _SHOWN_PROBLEMS else []
-        text = "\n".join(lines[:_SHOWN_PROBLEMS] + more)
+        text = "\n".join(lines)
         kept = (
             f"{self.kind.name} {self.revision} stays effective" if self.revision else "nothing is effective"
         )

@@ -21,7 +21,7 @@ import yaml
 from msgspec import inspect
 
 from makeway.core.config.duration import EXPECTED, DurationError, parse_duration
-from makeway.core.text import one_line
+from makeway.core.text import counted, one_line
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -31,14 +31,14 @@ MAX_CHARACTERS: Final = 1 << 20
 MAX_DEPTH: Final = 50
 
 MOST_PROBLEMS: Final = 20
-"""So many are looked for in one text."""
+"""So many of one text are told; how many more fields are none is said behind them."""
 
 _LOADER: Final = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _LONGEST_VALUE: Final = 80
 _LOOK: Final = "look at indentation, quotes and brackets there and on the line before"
 _TAB: Final = re.compile(r" *\t")
-_NAMED: Final = re.compile(r"Object (contains unknown|missing required) field `(.*)`", re.DOTALL)
+_MISSING: Final = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,18 @@ class Problem:
 
 
 class ConfigError(ValueError):
-    """A configuration that is refused. `problems`: in the order of the lines."""
+    """A configuration that is refused. `problems`: in the order of the lines, the first few of many.
 
-    def __init__(self, source: str, problems: Iterable[Problem]) -> None:
+    `more`: problems that were found besides.
+    """
+
+    def __init__(self, source: str, problems: Iterable[Problem], more: int = 0) -> None:
         self.source = source
-        self.problems = tuple(sorted(problems, key=lambda problem: problem.line))
+        found = sorted(problems, key=lambda problem: problem.line)
+        if more := more + max(len(found) - MOST_PROBLEMS, 0):
+            others = Problem("", "", f"has {counted(more, 'more problem')}", "mend these first")
+            found[MOST_PROBLEMS:] = [others]
+        self.problems = tuple(found)
         super().__init__("\n".join(problem.describe(source) for problem in self.problems))
 
 
@@ -109,10 +116,7 @@ def read(text: str, source: str, shape: type[S]) -> Document[S]:
     Raises ConfigError: it is not YAML, or not of that shape, with all that is wrong of it.
     """
     places: dict[str, tuple[int, str]] = {}
-    types: dict[str, inspect.Type] = {}
     holders: dict[str, tuple[dict[str, Any], str]] = {}
-    problems: list[Problem] = []
-    taken: set[str] = set()
     try:
         found = nodes_of(text)
         if not found:
@@ -124,15 +128,15 @@ def read(text: str, source: str, shape: type[S]) -> Document[S]:
         plain = _plain(found[0], "", places, holders)
     except YamlError as error:
         raise ConfigError(source, [error.problem]) from error
-    type_ = inspect.type_info(shape)
+    reading = _Typing(places)
+    typed = reading.typed(plain, inspect.type_info(shape), "")
+    problems = reading.problems
+    taken = {_take_out(problem.path, holders) for problem in problems}
     while len(problems) < MOST_PROBLEMS:
         try:
-            timed = _typed(plain, type_, "", places, types)
-            value = msgspec.convert(timed, shape, strict=False)
-        except YamlError as error:
-            problem = error.problem
+            value = msgspec.convert(typed, shape, strict=False)
         except msgspec.ValidationError as error:
-            problem = _problem(str(error), places, types)
+            problem = _problem(str(error), places, reading.types)
         else:
             if problems:
                 break
@@ -142,7 +146,7 @@ def read(text: str, source: str, shape: type[S]) -> Document[S]:
         if not (out := _take_out(problem.path, holders)):
             break
         taken.add(out)
-    raise ConfigError(source, problems)
+    raise ConfigError(source, problems, reading.more)
 
 
 def _take_out(path: str, holders: dict[str, tuple[dict[str, Any], str]]) -> str:
@@ -154,7 +158,7 @@ def _take_out(path: str, holders: dict[str, tuple[dict[str, Any], str]]) -> str:
         path = path[: max(path.rfind("."), path.rfind("["), 0)]
     if path:
         holder, key = holders.pop(path)
-        del holder[key]
+        holder.pop(key, None)
     return path
 
 
@@ -245,32 +249,55 @@ def _plain(
     return found
 
 
-def _typed(
-    value: Any,
-    type_: inspect.Type,
-    path: str,
-    places: Mapping[str, tuple[int, str]],
-    types: dict[str, inspect.Type],
-) -> Any:
-    """Note of what type each value is to be, and read durations: msgspec knows those of ISO 8601 alone."""
-    types[path] = type_
-    match unwrapped(type_)[0]:
-        case inspect.TimeDeltaType() if isinstance(value, str):
-            try:
-                return parse_duration(value)
-            except DurationError as error:
-                problem = Problem(path, value, str(error), f"write {EXPECTED}", places[path][0])
-                raise YamlError(problem) from error
-        case inspect.StructType(fields=fields) if isinstance(value, dict):
-            known = {one.encode_name: one.type for one in fields}
-            return {
-                name: _typed(one, known.get(name, inspect.AnyType()), join_path(path, name), places, types)
-                for name, one in value.items()
-                if one is not None or name not in known
-            }
-        case inspect.VarTupleType(item_type=item) if isinstance(value, list):
-            return [_typed(one, item, f"{path}[{n}]", places, types) for n, one in enumerate(value)]
-    return value
+class _Typing:
+    """One walk over what was read, which it changes: of what type each value is to be, by path.
+
+    It reads durations, of which msgspec knows those of ISO 8601 alone, and finds all fields that are none:
+    msgspec names one at a time. `more`: problems beyond the first few.
+    """
+
+    def __init__(self, places: Mapping[str, tuple[int, str]]) -> None:
+        self._places = places
+        self.types: dict[str, inspect.Type] = {}
+        self.problems: list[Problem] = []
+        self.more = 0
+
+    def typed(self, value: Any, type_: inspect.Type, path: str) -> Any:
+        """Return a value with its durations read; fields that are none, and nulls, are taken out of it."""
+        self.types[path] = type_
+        match unwrapped(type_)[0]:
+            case inspect.TimeDeltaType() if isinstance(value, str):
+                try:
+                    return parse_duration(value)
+                except DurationError as error:
+                    self._found(path, value, str(error), f"write {EXPECTED}")
+            case inspect.StructType(fields=fields) if isinstance(value, dict):
+                known = {one.encode_name: one.type for one in fields}
+                for name, one in tuple(value.items()):
+                    inner = join_path(path, name)
+                    if name not in known:
+                        self._found(inner, "", "is no field", self._known(name, known))
+                        del value[name]
+                    elif one is None:
+                        del value[name]
+                    else:
+                        value[name] = self.typed(one, known[name], inner)
+            case inspect.VarTupleType(item_type=item) if isinstance(value, list):
+                for number, one in enumerate(value):
+                    value[number] = self.typed(one, item, f"{path}[{number}]")
+        return value
+
+    def _known(self, written: str, known: Mapping[str, Any]) -> str:
+        if len(self.problems) >= MOST_PROBLEMS:
+            return ""  # it is only counted
+        meant = did_you_mean(written, tuple(known))
+        return f"did you mean {meant}?" if meant else f"known here: {', '.join(known)}"
+
+    def _found(self, path: str, value: str, message: str, remedy: str) -> None:
+        if len(self.problems) < MOST_PROBLEMS:
+            self.problems.append(Problem(path, value, message, remedy, self._places[path][0]))
+        else:
+            self.more += 1
 
 
 def unwrapped(type_: inspect.Type) -> tuple[inspect.Type, dict[str, Any]]:
@@ -318,15 +345,8 @@ def _problem(said: str, places: Mapping[str, tuple[int, str]], types: Mapping[st
     what, path = (what, where.rpartition("$")[2].rstrip("`").lstrip(".")) if at else (where, "")
     line, value = places.get(path.removesuffix("[...]"), (0, ""))
     type_ = types.get(path, inspect.AnyType())
-    if (named := _NAMED.match(what)) is not None:
-        field = join_path(path, named[2])
-        if named[1] == "missing required":
-            return Problem(field, "", "is missing", "write it", line)
-        shape = unwrapped(type_)[0]
-        names = [one.encode_name for one in shape.fields] if isinstance(shape, inspect.StructType) else []
-        meant = did_you_mean(named[2], names)
-        remedy = f"did you mean {meant}?" if meant else f"known here: {', '.join(names)}"
-        return Problem(field, "", "is no field", remedy, places.get(field, (0, ""))[0])
+    if (missing := _MISSING.match(what)) is not None:
+        return Problem(join_path(path, missing[1]), "", "is missing", "write it", line)
     words = expected(type_) if value or _OF_ANOTHER_TYPE in what else ""
     return Problem(
         path, value, "is not allowed", f"write {words}" if words else one_line(what, _LONGEST_VALUE), line
