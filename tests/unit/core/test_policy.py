@@ -133,8 +133,8 @@ def mistake(section: str, key: str, value: str, message: str) -> tuple[str, str,
     [
         ("mode: enforced", "mode", "enforced", "is not allowed"),
         ("mode: [off]", "mode", "", "is not allowed"),
-        ("namespaceModes: {Team-A: off}", "namespaceModes", "", "is not allowed"),
-        ("namespaceModes: {a: of}", "namespaceModes[...]", "", "is not allowed"),
+        ("namespaceModes: {Team-A: off}", "namespaceModes.Team-A", "Team-A", "is not allowed"),
+        ("namespaceModes: {b: off, a: of}", "namespaceModes.a", "of", "is not allowed"),
         mistake("protection", "namespaces", "kube-system", "is not allowed"),
         ("protection: {namespaces: ['*']}", "protection.namespaces[0]", "*", "is not allowed"),
         mistake("protection", "minimumPriority", "1_000", "is not allowed"),
@@ -192,7 +192,7 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_lines() -> None:
         "limits.ordersInFlight",
         "daemonSets.preemption_start_delay",
         "preemption.rules[0].action",
-        "namespaceModes[...]",
+        "namespaceModes.a",
         "kind",
     ]
 
@@ -207,6 +207,8 @@ def test_no_more_problems_are_looked_for_than_a_person_reads() -> None:
 
 def test_what_is_to_be_written_is_said_in_words() -> None:
     assert the_problem("mode: on\n").remedy == "write one of enforce, observe, off"
+    assert the_problem("namespaceModes: {a: on}\n").remedy == "write one of enforce, observe, off"
+    assert the_problem("groups: {objective: []}\n").remedy == "write at least 1 value"
     assert the_problem("limits: {victimsPerOrder: 0}\n").remedy.startswith("write a whole number at least 1")
     assert the_problem("protection: {namespaces: [A]}\n").remedy == "write a namespace's name, such as team-a"
 

@@ -335,6 +335,36 @@ def expected(type_: inspect.Type) -> str:
     return ""
 
 
+def _wrong_entry(
+    path: str, places: Mapping[str, tuple[int, str]], types: Mapping[str, inspect.Type]
+) -> Problem | None:
+    """Return the first key or value of a mapping that is not allowed: msgspec does not say which it is.
+
+    None where `path` is no mapping's, or nothing in it is wrong by itself.
+    """
+    above = path.removesuffix("[...]")
+    if not isinstance(mapping := unwrapped(types.get(above, inspect.AnyType()))[0], inspect.DictType):
+        return None
+    for inner, (line, text) in places.items():
+        if inner.startswith(f"{above}."):
+            key = inner.removeprefix(f"{above}.")
+            for type_, written in ((mapping.key_type, key), (mapping.value_type, text)):
+                if not _is_of(type_, written):
+                    return Problem(inner, written, "is not allowed", f"write {expected(type_)}", line)
+    return None
+
+
+def _is_of(type_: inspect.Type, text: str) -> bool:
+    """Report whether a text is of a type that lists its values, or of texts that have a pattern."""
+    match unwrapped(type_)[0]:
+        case inspect.LiteralType(values=values):
+            return text in values
+        case inspect.StrType(pattern=str(pattern)):
+            return re.search(pattern, text) is not None
+    return True
+
+
+_LENGTH: Final = re.compile(r"Expected `\w+` of length (>=|<=) (\d+)")
 _OF_ANOTHER_TYPE: Final = "`, got `"
 """In what msgspec says of a value of another type; of one beyond a bound it says more than `expected`."""
 
@@ -347,6 +377,13 @@ def _problem(said: str, places: Mapping[str, tuple[int, str]], types: Mapping[st
     type_ = types.get(path, inspect.AnyType())
     if (missing := _MISSING.match(what)) is not None:
         return Problem(join_path(path, missing[1]), "", "is missing", "write it", line)
+    if (entry := _wrong_entry(path, places, types)) is not None:
+        return entry
+    if (length := _LENGTH.match(what)) is not None:
+        bound = "at least" if length[1] == ">=" else "at most"
+        return Problem(
+            path, value, "is not allowed", f"write {bound} {counted(int(length[2]), 'value')}", line
+        )
     words = expected(type_) if value or _OF_ANOTHER_TYPE in what else ""
     return Problem(
         path, value, "is not allowed", f"write {words}" if words else one_line(what, _LONGEST_VALUE), line
