@@ -85,8 +85,8 @@ async def run(
         )
 
         def synced() -> str:
-            if not streams.control_read.is_set() or streams.state is None:
-                return "the planner has not said yet which mode is effective"
+            if missing := streams.unsynced():
+                return missing
             for one in (watched_classes, watched_pods):
                 if not one.synced.is_set():
                     return one.unhealthy()
@@ -129,6 +129,7 @@ async def run(
         def checks() -> dict[str, str]:
             return {
                 "nats": bus.healthy(),
+                "mode": streams.unsynced(),
                 "pods": watched_pods.unhealthy(),
                 "priorityclasses": watched_classes.unhealthy(),
                 "brake": brake.unhealthy(),

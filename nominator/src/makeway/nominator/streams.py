@@ -22,6 +22,12 @@ class StreamsRead:
     control_read: asyncio.Event = field(default_factory=asyncio.Event)
     outcomes_read: StreamPosition | None = None
 
+    def unsynced(self) -> str:
+        """Return what is missing before anything may be planned; empty where nothing is."""
+        if self.control_read.is_set() and self.state is not None:
+            return ""
+        return "no planner has said yet which mode is effective"
+
     def mode(self, namespace: str) -> Mode:
         """Return the mode for a namespace; off before anything was said."""
         if self.state is None:
