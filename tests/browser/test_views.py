@@ -347,3 +347,21 @@ def test_a_simulated_pod_is_no_wider_than_a_small_screen(page: Page, address: st
     page.get_by_role("button", name="Simulate").click()
     expect(page.get_by_text("Room can be made for it")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+@pytest.mark.parametrize(
+    ("cluster", "hint"), [(True, "Does a pod of makeway-ui run"), (False, "Is `makeway ui` still running?")]
+)
+def test_where_the_server_is_away_what_serves_the_page_is_named(
+    browser: Browser, address: str, cluster: bool, hint: str
+) -> None:
+    context, page, _ = opened(browser, address)
+    page.route("**/api/session", lambda route: route.fulfill(json={"user": "ann", "form": cluster}))
+    page.goto(f"{address}/")
+    expect(page.locator("#logout")).to_be_visible(visible=cluster)
+    page.route("**/api/queues", lambda route: route.abort())
+
+    go(page, "Queues")
+
+    expect(page.get_by_role("alert")).to_contain_text(hint)
+    context.close()

@@ -1,7 +1,7 @@
 // Which view is shown, and where the focus goes when another one is.
 
 import { announce, attempt, h, replace } from './dom.js';
-import { ask } from './net.js';
+import { ask, servedInCluster } from './net.js';
 import { Store } from './store.js';
 import * as cluster from './views/cluster.js';
 import * as now from './views/now.js';
@@ -99,6 +99,7 @@ store.subscribe(() => {
 ask('/api/session').then(({ form, user }) => {
   const logout = document.getElementById('logout');
   logout.hidden = !form;
+  if (form) servedInCluster();
   logout.firstElementChild.title = user;
 }).catch(() => {});
 

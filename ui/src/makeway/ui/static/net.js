@@ -1,5 +1,12 @@
 // Asking the server. An error is one sentence, as the server says it.
 
+let hint = 'Is `makeway ui` still running?';
+
+// Says what to look at where a page in a cluster is not answered.
+export function servedInCluster() {
+  hint = 'Does a pod of makeway-ui run, and is it still reached by the port-forward or the Ingress?';
+}
+
 export async function ask(path, parameters = {}, options = {}) {
   const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value));
   const url = query.size ? `${path}?${query}` : path;
@@ -8,7 +15,7 @@ export async function ask(path, parameters = {}, options = {}) {
     response = await fetch(url, { headers: { Accept: 'application/json' }, ...options });
   } catch (error) {
     if (error.name === 'AbortError') throw error;
-    throw new Error('The server does not answer. Is `makeway ui` still running?');
+    throw new Error(`The server does not answer. ${hint}`);
   }
   if (!response.ok) {
     const text = (await response.text()).trim();
