@@ -182,6 +182,18 @@ async def test_by_default_no_cap_holds_what_the_api_server_bears_out() -> None:
     )
 
 
+async def test_each_cap_is_told_with_the_orders_that_it_holds() -> None:
+    world = World(*running("a"))
+    world.policy = limited(victims_per_minute=1, victims_per_order=1)
+
+    await world.ends(make_order("a"), "succeeded")
+
+    assert world.evictor.parts.caps.describe(world.clock.now()) == (
+        "1 victim in the last minute, 1 in ten minutes; 1 of 1 allowed in a minute, "
+        "of quotas and unverified orders 0 of 100 in ten"
+    )
+
+
 async def test_orders_that_are_borne_out_leave_a_quota_its_share() -> None:
     names = [f"p{number}" for number in range(100)]
     world = World(*running(*names), *(a_pod(f"q{i}").build() for i in range(81)))

@@ -230,17 +230,19 @@ class Caps:
 
     def describe(self, now: datetime) -> str:
         """Return how much of the caps is used, for a person."""
-        rates, held = self._rates(verified=False), self._all
-        minute, ten_minutes = held.minute.total(now), held.ten_minutes.total(now)
-        said = f"{counted(minute, 'victim')} in the last minute, {ten_minutes} in ten minutes; "
-        if rates != self._rates(verified=True):
-            held = self._unverified
-            said += "of quotas and unverified orders "
-        said += (
-            f"{held.minute.total(now)} of {rates.minute} allowed in a minute, "
-            f"{held.ten_minutes.total(now)} of {rates.ten_minutes} in ten"
-        )
-        return f"{said}; orders that wait: {len(self._line)}" if self._line else said
+        some, every = self._rates(verified=False), self._rates(verified=True)
+        minute, ten_minutes = self._all.minute.total(now), self._all.ten_minutes.total(now)
+        said, scope = [], ""
+        for span, used, unverified, most, of_all in (
+            ("allowed in a minute", minute, self._unverified.minute, some.minute, every.minute),
+            ("in ten", ten_minutes, self._unverified.ten_minutes, some.ten_minutes, every.ten_minutes),
+        ):
+            before, scope = scope, "" if most == of_all else "of quotas and unverified orders "
+            held = unverified.total(now) if scope else used
+            said.append(f"{'' if scope == before else scope or 'of all '}{held} of {most} {span}")
+        waits = f"; orders that wait: {len(self._line)}" if self._line else ""
+        recent = f"{counted(minute, 'victim')} in the last minute, {ten_minutes} in ten minutes"
+        return f"{recent}; {', '.join(said)}{waits}"
 
     def show_recent(self, now: Callable[[], datetime]) -> None:
         """Have the metrics of what was evicted lately say it as of when they are read."""
