@@ -74,7 +74,7 @@ async def test_a_label_that_names_no_queue_of_the_namespace_holds_the_pod_and_sa
 
     await until("each pod has a Warning", told)
     assert (await events_of(space, "nonsense"))["QueueNotUsed"] == (
-        "there is no queue nonsense; the pod is held"
+        "there is no queue nonsense; it counts in root.@unplaced, and is held while it has no node"
     )
     pods = await space.pods()
     assert [name for name in labels if pods[name].spec.node_name] == []

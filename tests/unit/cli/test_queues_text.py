@@ -86,7 +86,7 @@ def test_only_where_queues_take_back_their_guarantee_is_it_said() -> None:
 def test_what_the_table_cannot_show_is_said_below_it() -> None:
     assert summary(report()) == ""
     assert "off" in summary(report(quota_preemption=False))
-    assert "2 pods name a queue" in summary(report(misplaced=2))
+    assert "2 pods are unplaced" in summary(report(misplaced=2))
 
 
 def test_a_process_that_waits_says_for_what_and_until_when() -> None:

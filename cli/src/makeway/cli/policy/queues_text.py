@@ -86,8 +86,8 @@ def summary(report: QueueReport) -> str:
     if not report.quota_preemption:
         parts.append("quota preemption is off: a lowered max evicts no pod")
     if report.misplaced:
-        pods = "1 pod names" if report.misplaced == 1 else f"{report.misplaced} pods name"
-        parts.append(f"{pods} a queue that they cannot use, and are held or count in root.default")
+        pods = "1 pod is" if report.misplaced == 1 else f"{report.misplaced} pods are"
+        parts.append(f"{pods} unplaced: the Event QueueNotUsed of each says why")
     return "; ".join(parts)
 
 

@@ -34,7 +34,8 @@ def place(tree: QueueTree, asked: str, namespace: str) -> QueuePlacement:
     """Find a pod's queue. O(1)."""
     held = tree.find(UNPLACED_PATH)
     default = tree.at(DEFAULT_PATH)
-    instead, then = (default, f"counted in {DEFAULT_PATH}") if held is None else (held, "the pod is held")
+    instead, waits = (default, "") if held is None else (held, ", and is held while it has no node")
+    then = f"it counts in {instead.path}{waits}"
     if not asked:
         own = tree.find(f"{ROOT}.{namespace}")
         if own is not None and own.is_leaf and _may_use(tree, own, namespace):
