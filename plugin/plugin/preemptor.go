@@ -366,7 +366,7 @@ func (p *preemptor) nominate(chosen *verify.Candidate, from *wire.PlanReply) pre
 	e.inflight.Begin(order.entry())
 	failpoints.At(failpoints.Nominated)
 	e.startCommit(order)
-	return preemptResult{kind: endNominated, node: chosen.Node, message: fmt.Sprintf("found a placement for %d members, preempting %d pods", len(chosen.Places), len(chosen.Victims))}
+	return preemptResult{kind: endNominated, node: chosen.Node, message: fmt.Sprintf("found a placement %s, preempting %d pods", room, len(chosen.Victims))}
 }
 
 // ordered notes that the pods are tried again for their nominations, and for nothing before.

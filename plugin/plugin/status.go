@@ -86,9 +86,7 @@ type preemptResult struct {
 // statusPair is what PostFilter returns for the ending: the pairs documented above, and no other.
 func (e preemptResult) statusPair() (*fwk.PostFilterResult, *fwk.Status) {
 	switch e.kind {
-	case endNominated:
-		return framework.NewPostFilterResultWithNominatedNode(e.node), fwk.NewStatus(fwk.Success)
-	case endAwaiting:
+	case endNominated, endAwaiting:
 		return framework.NewPostFilterResultWithNominatedNode(e.node), e.status(fwk.Success)
 	case endRefused, endUnverifiable, endHopeless, endGroupHeld, endUnaskable:
 		return framework.NewPostFilterResultWithNominatedNode(""), e.status(fwk.UnschedulableAndUnresolvable)
