@@ -3,7 +3,8 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any
 
 import pytest
 from nats.aio.msg import Msg
@@ -78,6 +79,28 @@ async def test_from_a_time_what_was_stored_before_is_left_out(bus: Bus) -> None:
     await publish(bus, "b")
 
     messages = bus.follow(bus.subjects.orders_stream, since=between)
+
+    assert await take(messages, 1) == ["b"]
+
+
+class AnHourAhead(datetime):
+    """A clock that is wrong."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Any:
+        """The time, and an hour."""
+        return datetime.now(tz) + timedelta(hours=1)
+
+
+async def test_a_time_is_of_the_readers_clock_however_far_that_is_from_the_servers(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await publish(bus, "a")
+    await asyncio.sleep(0.2)
+    monkeypatch.setattr("makeway.bus.nats.follow.datetime", AnHourAhead)
+
+    messages = bus.follow(bus.subjects.orders_stream, since=AnHourAhead.now(UTC) - timedelta(seconds=0.1))
+    await publish(bus, "b")
 
     assert await take(messages, 1) == ["b"]
 

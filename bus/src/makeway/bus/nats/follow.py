@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import structlog
@@ -37,8 +37,9 @@ _log = structlog.get_logger()
 class Follower:
     """One reader of one stream; see `follow`. `passing`: subject that it may subscribe to as a wake-up.
 
-    It begins with the first message stored at `since` or later, or the first behind the sequence `after`; by
-    default with the oldest that the stream still holds. `reached`: called with how far the stream has been
+    It begins with the first message stored at `since` or later, which is of this process's clock, whatever
+    that of NATS shows, or the first behind the sequence `after`; by default with the oldest that the stream
+    still holds. `reached`: called with how far the stream has been
     read, whenever that is further.
     """
 
@@ -59,6 +60,7 @@ class Follower:
         self._stream = stream
         self._subjects = list(subjects)
         self._since = since
+        self._ago = None if since is None else datetime.now(UTC) - since
         self._restarted = restarted
         self._reached = reached
         self._batches = Batches(connection, jetstream, stream)
@@ -147,10 +149,12 @@ class Follower:
         created, last = str(info["created"]), int(info["state"]["last_seq"])
         if (self._created and created != self._created) or last < self._last:
             _log.warning("stream_restarted", stream=self._stream, read_up_to=self._last, last=last)
-            self._last, self._since = 0, None
+            self._last, self._since, self._ago = 0, None, None
             if self._restarted:
                 self._restarted()
         self._created, self._end = created, last
+        if self._ago is not None:
+            self._since, self._ago = datetime.fromisoformat(info["ts"]) - self._ago, None
 
 
 async def follow(
