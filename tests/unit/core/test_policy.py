@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makeway.core.config.document import MOST_PROBLEMS, ConfigError, Problem
+from makeway.core.config.document import MOST_PROBLEMS, ConfigError, Problem, and_others
 from makeway.core.policy.document import Policy, lint_warnings, parse_policy
 from makeway.core.policy.mode import Mode, more_restrictive
 
@@ -203,6 +203,7 @@ def test_no_more_problems_are_looked_for_than_a_person_reads() -> None:
     assert [problem.path for problem in problems[:2]] == ["field0", "field1"]
     assert len(problems) == MOST_PROBLEMS + 1
     assert problems[-1].describe("p") == "p: has 980 more problems; mend these first"
+    assert and_others(problems) == " (and 999 more)"
 
 
 def test_what_is_to_be_written_is_said_in_words() -> None:

@@ -20,7 +20,7 @@ from typing import Generic, Literal, TypeVar
 
 import structlog
 
-from makeway.core.config.document import ConfigError, Problem, did_you_mean
+from makeway.core.config.document import ConfigError, Problem, and_others, did_you_mean
 from makeway.core.k8s.event import Regarding
 from makeway.runtime.config_metrics import ConfigMetrics
 
@@ -164,8 +164,7 @@ class Config(Generic[T]):
         kept = (
             f"{self.kind.name} {self.revision} stays effective" if self.revision else "nothing is effective"
         )
-        others = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
-        self._trouble = f"the {self.kind.name} is refused: {lines[0]}{others}"
+        self._trouble = f"the {self.kind.name} is refused: {lines[0]}{and_others(error.problems)}"
         self._conclude("refused", f"{text}\n{kept}")
 
     def _conclude(self, result: Result, message: str) -> None:

@@ -14,6 +14,7 @@ from makeway.cli.connect.objects import METADATA_LIST, Bare, listed
 from makeway.cli.keys.keeping import MADE_AGAIN
 from makeway.cli.keys.stores import MANAGED_BY, MANAGED_BY_LABEL, UNREADABLE
 from makeway.cli.policy.lint import KEYS, lint
+from makeway.core.config.document import and_others
 from makeway.core.k8s.objects import ConfigMap, Metadata, PodCondition, PodStatus
 from makeway.core.policy.brake import CONFIGMAP as BRAKE
 from makeway.core.policy.brake import parse_brake
@@ -135,10 +136,9 @@ def _configuration(name: str, data: Mapping[str, str], kind: str, namespace: str
     problems = [problem for finding in findings for problem in finding.problems]
     if problems:
         told = problems[0].describe(f"{name}/{key}")
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         show = f"kubectl get cm -n {namespace} {name} -o yaml"
         remedy = f"the last good one is effective; see `{show} | makeway policy lint -`"
-        yield CheckResult(kind, "wrong", f"refused: {told}{more}", remedy)
+        yield CheckResult(kind, "wrong", f"refused: {told}{and_others(problems)}", remedy)
         return
     accepted = f"accepted: {findings[0].revision}"
     warnings = [warning for finding in findings for warning in finding.warnings]

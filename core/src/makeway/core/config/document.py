@@ -46,7 +46,7 @@ class Problem:
     """One thing that is wrong. `path` as in `limits.victimsPerOrder`, `value` as it is written.
 
     `message` goes on from the value ("is not allowed"), `remedy` is what to do, in the imperative.
-    `line` counts from 1; 0 where it is not known.
+    `line` counts from 1; 0 where it is not known. `times`: how many problems it stands for.
     """
 
     path: str
@@ -54,6 +54,7 @@ class Problem:
     message: str
     remedy: str
     line: int = 0
+    times: int = 1
 
     def describe(self, source: str) -> str:
         """One line: where, what, what to do."""
@@ -74,10 +75,16 @@ class ConfigError(ValueError):
         self.source = source
         found = sorted(problems, key=lambda problem: problem.line)
         if more := more + max(len(found) - MOST_PROBLEMS, 0):
-            others = Problem("", "", f"has {counted(more, 'more problem')}", "mend these first")
+            others = Problem("", "", f"has {counted(more, 'more problem')}", "mend these first", times=more)
             found[MOST_PROBLEMS:] = [others]
         self.problems = tuple(found)
         super().__init__("\n".join(problem.describe(source) for problem in self.problems))
+
+
+def and_others(problems: Sequence[Problem]) -> str:
+    """Return how many problems there are besides the first; empty where there is one."""
+    others = sum(one.times for one in problems[1:])
+    return f" (and {others} more)" if others else ""
 
 
 class YamlError(ValueError):
