@@ -22,11 +22,11 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """Note how many members of each class every search was asked to place."""
     found = []
 
-    def solve(model: Any, *rest: Any) -> Generator[None, None, solving.Solved]:
+    def beginning(model: Any, *rest: Any) -> Generator[None, None, solving.Beginning]:
         found.append(model.counts)
-        return solving.solve(model, *rest)
+        return solving.beginning(model, *rest)
 
-    monkeypatch.setattr(planner, "solve", solve)
+    monkeypatch.setattr(planner, "beginning", beginning)
     return found
 
 

@@ -104,7 +104,7 @@ def with_blockers(model: Model, draft: Draft | None, work: Work) -> Generator[No
         if best is not None and least >= best[0]:
             continue
         searched = yield from bettering(one.first, work.part())
-        whole = yield from _whole(model, searched.draft, one.places, most)
+        whole = yield from _whole(model, searched, one.places, most)
         rank = None if whole is None else rank_of(model, whole)
         if rank is not None and (best is None or rank < best):
             found, best = whole, rank

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,23 +21,19 @@ MOST_SORTED = 2**16
 """Pods and resources up to which each pod's own size counts where victims are counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class First:
-    """First plans. `low`: none has all victims below this priority; MOST: there is none."""
-
-    filled: list[Filled]
-    low: int
-
-
-def fillings(model: Model, base: Draft, each: Ints, work: Work) -> Generator[None, None, First]:
+def fillings(
+    model: Model, base: Draft, each: Ints, work: Work
+) -> Generator[None, None, tuple[list[Filled], int]]:
     """Return first plans: at the least level without a violated budget, or else with.
+
+    And below which priority no plan has all its victims, MOST where there is no plan.
 
     Where the objective has another order, both, and those at the highest level. Where all of them take more
     victims than an order may have, one with few. `base`: who goes in each. `each`: as of `most_alone`.
     """
     room = min(int(each.sum()), sum(model.counts))
     if room < model.must:
-        return First([Filled(Draft(), model.must - room, ())], MOST)
+        return [Filled(Draft(), model.must - room, ())], MOST
     everywhere = np.zeros(model.nodes, np.int64)
     (level_of_all,) = yield from least_levels(model, list(range(len(model.counts))), everywhere, 1)
     lowest = max(int(level_of_all), price_of(model, base).highest)
@@ -61,7 +57,7 @@ def fillings(model: Model, base: Draft, each: Ints, work: Work) -> Generator[Non
     if all(one.missing for one in found) and any(one.bounded for one in found):
         fewest = replace(model, objective=("victims",))
         found.append((yield from _at_least_level(fewest, base, levels, work, strict=False))[1])
-    return First(found, levels[0])
+    return found, levels[0]
 
 
 def most_alone(model: Model) -> Ints:

@@ -31,7 +31,7 @@ from makeway.planner.plan.gang.modelling import modelling, most_by_queues
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.refusing import depends_on, refusing
 from makeway.planner.plan.gang.search import rank_of
-from makeway.planner.plan.gang.solving import is_least, solve
+from makeway.planner.plan.gang.solving import beginning, bettering, is_least
 from makeway.planner.plan.gang.written import Found, seen_again, written
 from makeway.planner.plan.node_scores import PlanCache
 from makeway.planner.plan.planner import modelled
@@ -134,8 +134,10 @@ def _attempt(
             continue
         steps += part.must if best is not None else 0
         share = work if len(parts) == 1 else work.part()
-        solved = yield from solve(one, Draft(), share.part() if closes(one) else share)
-        draft, room = solved.draft, model.must - solved.missing
+        mine = share.part() if closes(one) else share
+        first = yield from beginning(one, Draft(), mine)
+        draft = yield from bettering(first, mine)
+        room = model.must - (first.missing if draft is None else 0)
         if (opened := (yield from with_blockers(one, draft, share))) is not None:
             draft, room = opened, model.must
         draft = draft and kinds.apart(part.counts, draft)

@@ -51,9 +51,9 @@ class Beginning:
     base: Draft
     best: tuple[Draft, Model, tuple[int, ...]] | None
     missing: int
-    searched: tuple[Model, ...] = ()
-    nodes: tuple[int, ...] = ()
-    low: int = MOST
+    searched: tuple[Model, ...]
+    nodes: tuple[int, ...]
+    low: int
 
     @property
     def draft(self) -> Draft | None:
@@ -61,26 +61,12 @@ class Beginning:
         return None if self.best is None else self.best[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Solved:
-    """`draft`: the best that was found, None where none was, and then `missing` members at the least."""
-
-    draft: Draft | None
-    missing: int = 0
-
-
-def solve(model: Model, base: Draft, work: Work) -> Generator[None, None, Solved]:
-    """Return the cheapest draft that was found in which the victims of a base go.
+def beginning(model: Model, base: Draft, work: Work) -> Generator[None, None, Beginning]:
+    """Return the cheapest first draft in which the victims of a base go, and what a search needs to know.
 
     `base`: pods and units that go whatever else does, without members. `work`: how much is searched; a first
-    draft is made whatever is left of it. Pauses now and then. O(slots · nodes · members of a node) to begin
-    with.
+    draft is made whatever is left of it. Pauses now and then. O(slots · nodes · members of a node).
     """
-    return (yield from bettering((yield from beginning(model, base, work)), work))
-
-
-def beginning(model: Model, base: Draft, work: Work) -> Generator[None, None, Beginning]:
-    """Return the cheapest first draft. As `solve`."""
     each = most_alone(model)
     nodes = tuple(np.flatnonzero(each.any(axis=0)).tolist())
     yield
@@ -91,13 +77,12 @@ def beginning(model: Model, base: Draft, work: Work) -> Generator[None, None, Be
     for way in ways:
         if best is not None and (way.late or cannot_beat(model, way.level, price_of(model, best[0]))):
             continue
-        first = yield from fillings(
-            way.model, base, each if way.model is model else most_alone(way.model), work
-        )
-        low = min(low, first.low)
-        if first.low < MOST and not way.late:
+        alone = each if way.model is model else most_alone(way.model)
+        first, at_least = yield from fillings(way.model, base, alone, work)
+        low = min(low, at_least)
+        if at_least < MOST and not way.late:
             searched.append(way.model)
-        for filled in first.filled:
+        for filled in first:
             missing = min(missing, 0 if filled.bounded else filled.missing)
             if filled.missing:
                 continue
@@ -112,22 +97,21 @@ def beginning(model: Model, base: Draft, work: Work) -> Generator[None, None, Be
         if none_more or is_least(model, each, price_of(model, best[0])):
             searched = []
         yield
-    return Beginning(model, base, best, missing if best is None else 0, tuple(searched), nodes, low)
+    return Beginning(model, base, best, missing, tuple(searched), nodes, low)
 
 
-def bettering(first: Beginning, work: Work) -> Generator[None, None, Solved]:
-    """Return what a search makes of a first draft, or finds without one."""
+def bettering(first: Beginning, work: Work) -> Generator[None, None, Draft | None]:
+    """Return what a search makes of a first draft, or finds without one. Pauses now and then."""
     model, base, best, nodes, searched = first.model, first.base, first.best, first.nodes, first.searched
     if not searched or work.left <= 0:
-        return Solved(first.draft, first.missing)
+        return first.draft
     if len(nodes) <= SEARCHED or best is None:
         chosen, fixed = np.array(nodes[: SEARCHED * 2], np.int64), base
     else:
         draft, kept, next_best = best
         searched, chosen = (kept,), np.array(_part(model, draft, next_best), np.int64)
         fixed = _without(model, draft, base, chosen)
-    found = yield from improve(searched, first.draft, fixed, chosen, low=first.low, budget=work)
-    return Solved(found, first.missing if found is None else 0)
+    return (yield from improve(searched, first.draft, fixed, chosen, low=first.low, budget=work))
 
 
 def is_least(model: Model, each: Ints, price: Price) -> bool:
