@@ -5,7 +5,7 @@ import base64
 import json
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 import nats.errors
@@ -313,7 +313,7 @@ class SimulatedBus(Bus):
         self,
         stream: str,
         *,
-        since: datetime | None = None,
+        since: datetime | timedelta | None = None,
         caught_up: asyncio.Event | None = None,
         stop_at_end: bool = False,
         restarted: Callable[[], None] | None = None,
@@ -341,7 +341,7 @@ class SimulatedBus(Bus):
                     if held is not self._nats.streams[stream]:
                         break
                     at += 1
-                    if since is None or message.time >= since:
+                    if not isinstance(since, datetime) or message.time >= since:  # else of long before
                         yield StoredMessage(message.subject, message.sequence, message.time, message.data)
                     if reached is not None:
                         reached(StreamPosition(created=str(made), sequence=message.sequence))

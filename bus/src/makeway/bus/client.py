@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NoReturn
 
 import nats.errors
@@ -288,7 +288,7 @@ class Bus(Records):
         self,
         stream: str,
         *,
-        since: datetime | None = None,
+        since: datetime | timedelta | None = None,
         after: int = 0,
         subjects: Sequence[str] = (),
         caught_up: asyncio.Event | None = None,
@@ -299,10 +299,11 @@ class Bus(Records):
     ) -> AsyncGenerator[StoredMessage]:
         """Read a stream in order, each message once, across reconnections; as `makeway.bus.nats.follow`.
 
-        `stream`: its name, as in `bus.subjects.orders_stream`. `since`, `after`: from which time on, or
-        behind which sequence; by default all that the stream holds. `subjects`: only these, wildcards
-        allowed; all where empty. `caught_up`, `at_end`, `stop_at_end`: as there. `restarted`: called where
-        the stream was made anew, or has lost what was read from it; all that it holds is then read again.
+        `stream`: its name, as in `bus.subjects.orders_stream`. `since`, `after`: from which time on or how
+        long ago, or behind which sequence; by default all that the stream holds. `subjects`: only these,
+        wildcards allowed; all where empty. `caught_up`, `at_end`, `stop_at_end`: as there. `restarted`:
+        called where the stream was made anew, or has lost what was read from it; all that it holds is then
+        read again.
         `reached`: called with how far the caller has worked on what the stream holds, whenever that is
         further.
         """

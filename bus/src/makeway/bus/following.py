@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
 
 import structlog
@@ -105,7 +105,7 @@ async def follow_control(
 async def follow_outcomes(
     bus: Bus,
     cluster_uid: str,
-    since: datetime,
+    since: timedelta,
     *,
     take: Callable[[Outcome], None],
     refused: Callable[[], None] = lambda: None,

@@ -136,10 +136,9 @@ async def run(
         slots = Slots(concurrency, metrics)
         caps = Caps(mode_guard.rates, identity, metrics)
         caps.show_recent(clock.now)
-        # What was evicted lately counts wherever it was, also before this process began.
-        since = clock.now() - TEN_MINUTES
 
         def ended_anywhere(outcome: Outcome) -> None:
+            # What was evicted lately counts wherever it was, also before this process began.
             caps.ended(outcome, clock.now())
 
         def ended(order: EvictionOrder, outcome: Outcome) -> None:
@@ -236,7 +235,7 @@ async def run(
             queues_source.run(),
             brake.run(),
             keep_to_control(bus, cluster_uid, mode_guard, metrics, caught_up=control_read),
-            follow_outcomes(bus, cluster_uid, since, take=ended_anywhere, caught_up=outcomes_read),
+            follow_outcomes(bus, cluster_uid, TEN_MINUTES, take=ended_anywhere, caught_up=outcomes_read),
             breaker_store.keep_forever(),
             members.run(),
             wasted.look_forever(),

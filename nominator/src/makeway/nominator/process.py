@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal
 
@@ -66,7 +65,6 @@ async def run(
         events = EventRecorder(api, "makeway.dev/nominator", identity)
         brake = BrakeReader(api, BrakeMetrics(REGISTRY), metrics, namespace=config.namespace)
         streams = StreamsRead(mode)
-        since = datetime.now(UTC) - LIVE_LOOK_BACK
 
         def refuse_class(item: PriorityClass) -> None:
             if leadership.leading:
@@ -171,7 +169,7 @@ async def run(
             follow_outcomes(
                 bus,
                 cluster_uid,
-                since,
+                LIVE_LOOK_BACK,
                 take=nominator.ended,
                 refused=metrics.decode_errors.labels("outcomes").inc,
                 reached=streams.reached,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import structlog
@@ -37,10 +37,9 @@ _log = structlog.get_logger()
 class Follower:
     """One reader of one stream; see `follow`. `passing`: subject that it may subscribe to as a wake-up.
 
-    It begins with the first message stored at `since` or later, which is of this process's clock, whatever
-    that of NATS shows, or the first behind the sequence `after`; by default with the oldest that the stream
-    still holds. `reached`: called with how far the stream has been
-    read, whenever that is further.
+    It begins with the first message stored at `since` or later, or so long ago, by the clock of NATS, or the
+    first behind the sequence `after`; by default with the oldest that the stream still holds. `reached`:
+    called with how far the stream has been read, whenever that is further.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class Follower:
         stream: str,
         subjects: Sequence[str],
         *,
-        since: datetime | None = None,
+        since: datetime | timedelta | None = None,
         after: int = 0,
         restarted: Callable[[], None] | None = None,
         reached: Callable[[StreamPosition], None] | None = None,
@@ -59,8 +58,8 @@ class Follower:
         self._jetstream = jetstream
         self._stream = stream
         self._subjects = list(subjects)
-        self._since = since
-        self._ago = None if since is None else datetime.now(UTC) - since
+        self._since = since if isinstance(since, datetime) else None
+        self._ago = since if isinstance(since, timedelta) else None
         self._restarted = restarted
         self._reached = reached
         self._batches = Batches(connection, jetstream, stream)

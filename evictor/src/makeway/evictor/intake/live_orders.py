@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, Malformed
@@ -49,9 +49,8 @@ class StreamOrders:
             return await self._by_victim(stream)
 
     async def _by_victim(self, stream: str) -> Mapping[str, Sequence[tuple[str, datetime]]]:
-        since = datetime.now(UTC) - LIVE_LOOK_BACK
         found: defaultdict[str, list[tuple[str, datetime]]] = defaultdict(list)
-        messages = self._bus.follow(stream, since=since, stop_at_end=True)
+        messages = self._bus.follow(stream, since=LIVE_LOOK_BACK, stop_at_end=True)
         async for message in messages:
             try:
                 order = self._bus.signatures.order(message.data, message.subject)

@@ -63,7 +63,6 @@ class OrderFollower:
         self._ledger = ledger
         self._metrics = metrics
         self._began = now
-        self._since = now - LOOK_BACK
         self._skipped: set[str] = set()
         self._orders_read = asyncio.Event()
         self._outcomes_read = asyncio.Event()
@@ -86,7 +85,7 @@ class OrderFollower:
         stream = self._bus.subjects.orders_stream
         messages = self._bus.follow(
             stream,
-            since=self._since,
+            since=LOOK_BACK,
             caught_up=self._orders_read,
             at_end=self._read_orders,
             restarted=lambda: self.lost(self._ledger.forget_live()),
@@ -97,7 +96,7 @@ class OrderFollower:
         """Note every outcome; quarantine those that cannot be read."""
         stream = self._bus.subjects.outcomes_stream
         messages = self._bus.follow(
-            stream, since=self._since, caught_up=self._outcomes_read, reached=self._read_outcomes
+            stream, since=LOOK_BACK, caught_up=self._outcomes_read, reached=self._read_outcomes
         )
         await self._each(messages, "outcomes", self._ended, aside=stream)
 
