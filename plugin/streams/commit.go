@@ -105,9 +105,10 @@ func (c *Committer) Ask(ctx context.Context, subject, question string, commit *w
 	if err := begin(); err != nil {
 		return nil, err
 	}
-	until := commit.StoreBy.Add(orders.AnsweredWithin)
+	now := c.Clock.Now()
+	until := now.Add(commit.StoreBy.Sub(wire.Steady(now)) + orders.AnsweredWithin)
 	for delivered := false; heard.Load() == nil; delivered = true {
-		left := until.Sub(wire.Steady(c.Clock.Now()))
+		left := until.Sub(c.Clock.Now())
 		if left <= 0 {
 			return nil, Unstored(ErrUnanswered)
 		}

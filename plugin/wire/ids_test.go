@@ -30,3 +30,18 @@ func TestIDsOfOneMillisecondDiffer(t *testing.T) {
 		t.Error("two requests have one id")
 	}
 }
+
+func TestSteadyTimeGoesOnWhereTheClockIsSetByALittleAndFollowsWhereItIsSetFar(t *testing.T) {
+	began := time.Unix(100_000, 0)
+	for set, followed := range map[time.Duration]time.Duration{10 * time.Second: 0, -10 * time.Second: 0, time.Hour: time.Hour, -time.Hour: -time.Hour} {
+		clock := steadyTime{began: began}
+
+		if got, want := clock.at(began.Add(5*time.Second+set), 5*time.Second), began.Add(5*time.Second+followed); !got.Equal(want) {
+			t.Errorf("set by %s it shows %s, want %s", set, got, want)
+		}
+	}
+	now := time.Now()
+	if off := Steady(now).Sub(now.Round(0)); off.Abs() > time.Second {
+		t.Errorf("where nothing sets the clock it is off by %s", off)
+	}
+}

@@ -33,6 +33,15 @@ def test_a_clock_that_was_set_is_believed_after_a_minute() -> None:
     assert waited == pytest.approx(0, abs=0.002)
 
 
+def test_a_clock_that_is_set_far_back_makes_no_request_late() -> None:
+    lateness = RequestAges()
+    lateness.waited_seconds("a", request_id(NOW), NOW.timestamp())
+    back, later = NOW - timedelta(hours=1), NOW.timestamp() + 1
+
+    assert lateness.waited_seconds("a", request_id(back), later) is None
+    assert lateness.waited_seconds("a", request_id(back), later + 2) == pytest.approx(2)
+
+
 def test_of_a_sender_that_was_silent_for_a_minute_nothing_is_known() -> None:
     lateness = RequestAges()
     later = NOW + timedelta(seconds=61)

@@ -166,12 +166,13 @@ class Commits:
 
     async def _answer(self, commit: CommitRequest) -> CommitReply | None:
         """Ask with the same id until there is an answer; None where none has come in time."""
-        data, until = codec.encode(commit), commit.store_by + ANSWERED_WITHIN
+        loop, data = asyncio.get_running_loop(), codec.encode(commit)
+        until = loop.time() + (commit.store_by + ANSWERED_WITHIN - steady_now()).total_seconds()
         await failpoint("nominator.before-commit", commit.order_id)
-        while (now := steady_now()) < until:
-            left = min(ANSWER_SECONDS, (until - now).total_seconds())
+        while (left := until - loop.time()) > 0:
             try:
-                reply = codec.decode(CommitReply, await self.parts.bus.request_commit(data, left))
+                asked = self.parts.bus.request_commit(data, min(ANSWER_SECONDS, left))
+                reply = codec.decode(CommitReply, await asked)
             except (BusError, Malformed) as error:
                 _log.warning("commit_not_answered", order_id=commit.order_id, reason=str(error))
             else:

@@ -69,6 +69,8 @@ class RequestAges:
         self._smallest.move_to_end(sender)
         while smallest and smallest[0][0] < now_seconds - WINDOW_SECONDS:
             smallest.popleft()
+        if smallest and difference - smallest[0][1] > WINDOW_SECONDS:
+            smallest.clear()  # none waits for so long beside others that do not: the bridge's clock was set
         is_first = not smallest
         while smallest and smallest[-1][1] >= difference:
             smallest.pop()
