@@ -59,7 +59,7 @@ def test_a_shadow_that_has_to_be_there_and_is_not_is_missed() -> None:
 
     missing = told()
     assert missing.state == "wrong"
-    assert "component=shadow" in missing.remedy
+    assert "kubectl -n ns get pods" in missing.remedy
     assert told(SHADOW).state == "ok"
 
 
