@@ -273,7 +273,7 @@ class PlanGroups:
         units = [None, *(self.planned(number) for number in found[found > 0].tolist())]
         unit = (inverse + (found[0] > 0)).reshape(numbers.shape)
         alone = unit == 0
-        by_uid = sorted((one.first, one.unit.key) for one in units if one is not None)
+        by_uid = sorted((one.unit.first, one.unit.key) for one in units if one is not None)
         places = {key: place for place, (_, key) in enumerate(by_uid, 1)}
         size, start, rank, place, kept, until, covered = np.array(
             [
@@ -355,7 +355,7 @@ class PlanGroups:
         planned = self._planned.get(number)
         if planned is None:
             unit = self.snapshot.groups.unit(number)
-            members = tuple(unit.members())
+            members = unit.members()
             price = self.snapshot.units.all_of(unit, members, self.snapshot.queues.tree)
             sets = Counter(price.budgets)
             kept, exemption = self._kept(unit, price, members, sets)

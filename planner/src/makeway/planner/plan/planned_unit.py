@@ -43,11 +43,6 @@ class PlannedUnit:
         return str(self.unit.key)
 
     @property
-    def first(self) -> str:
-        """The lowest UID of its pods, which orders equally important units; empty where none is bound."""
-        return min((pod.uid for pod in self.members), default="")
-
-    @property
     def until(self) -> int:
         """The last microsecond for which it stays; FOREVER where time alone changes nothing."""
         return self.exemption.until

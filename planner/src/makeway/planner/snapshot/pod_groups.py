@@ -7,7 +7,7 @@ a changed group costs O(groups below it), and its pods are only touched where it
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from operator import attrgetter
 
 import numpy as np
@@ -103,13 +103,14 @@ class GroupMembers:
 class WholeGroup:
     """What can only go whole: the pods of one group or more. `version` counts what changes about it."""
 
-    __slots__ = ("groups", "key", "number", "version")
+    __slots__ = ("_staying", "groups", "key", "number", "version")
 
     def __init__(self, key: GroupKey, number: int) -> None:
         self.key = key
         self.number = number
         self.groups: dict[GroupKey, GroupMembers] = {}
         self.version = 0
+        self._staying: tuple[int, tuple[PodRecord, ...], str] = -1, (), ""
 
     @property
     def rows(self) -> set[int]:
@@ -131,14 +132,26 @@ class WholeGroup:
         """How important it is among equals in priority."""
         return COMPOSITE_RANK if self.key.composite else GROUP_RANK
 
-    def members(self) -> Iterator[PodRecord]:
-        """Yield its bound pods that are not terminating, group by group, in the order of names.
+    def members(self) -> tuple[PodRecord, ...]:
+        """Return its bound pods that are not terminating, group by group, in the order of names.
 
-        Not as they came: who takes over a snapshot gets them in another order.
+        Not as they came: who takes over a snapshot gets them in another order. O(1) while nothing changes.
         """
-        for key in sorted(self.groups):
-            staying = (pod for pod in self.groups[key].bound.values() if not pod.terminating)
-            yield from sorted(staying, key=attrgetter("name"))
+        return self._known()[1]
+
+    @property
+    def first(self) -> str:
+        """The lowest UID of those, which orders equally important units; empty where there are none."""
+        return self._known()[2]
+
+    def _known(self) -> tuple[int, tuple[PodRecord, ...], str]:
+        if self._staying[0] != self.version:
+            members: list[PodRecord] = []
+            for key in sorted(self.groups):
+                staying = (pod for pod in self.groups[key].bound.values() if not pod.terminating)
+                members += sorted(staying, key=attrgetter("name"))
+            self._staying = self.version, tuple(members), min((pod.uid for pod in members), default="")
+        return self._staying
 
 
 class PodGroups:
