@@ -91,3 +91,35 @@ def test_a_first_plan_pauses_while_it_looks_at_nodes_that_are_closed(monkeypatch
 
     assert looks.total() > 1_000
     assert max(looks.values()) <= 300
+
+
+def test_members_come_to_free_nodes_of_a_large_cluster_with_queue_room_that_victims_elsewhere_leave() -> None:
+    """Ten pods of 1,500 in a queue at its max make room for 15 members of 1,000; ten take their nodes."""
+    held = [f"z{number}" for number in range(10)]
+    pods = [pod(f"p-{name}", name, cpu="1500m", labels={"queue": "root.a"}) for name in held]
+    nodes = [*(node(f"free{number}", 1) for number in range(120)), *(node(name, 2) for name in held)]
+    high = [pod(f"high-{name}", name, cpu="400m", priority=HIGH) for name in held]
+    snapshot = cluster(*nodes, *pods, *high)
+    built = tree(queue("a", maximum={"cpu": 15_000}), queue("b"))
+    snapshot.apply(Adopt(built, "queues-1", ("ConfigMap", "makeway-system", "makeway-queues")))
+
+    found = plan_gang(
+        snapshot, members_of(snapshot, pod("m", priority=HIGH, labels={"queue": "root.a"}), 15), NOW
+    )
+
+    assert isinstance(found, GangPlan), found
+    assert len(found.victims) == 10
+
+
+def test_pods_of_a_member_s_own_node_go_for_an_even_spread_in_a_large_cluster() -> None:
+    """The only other zone has no room, and three pods that count are on the last node."""
+    nodes = [node(f"a{number}", zone="a") for number in range(130)]
+    there = [pod(f"g{number}", "a129", labels=GANG) for number in range(3)]
+    there += [pod("high", "b", cpu="4", priority=HIGH)]
+    snapshot = cluster(*nodes, node("b", zone="b"), *there)
+    member = pod("m", priority=HIGH, labels=GANG, topologySpreadConstraints=[spread(ZONE, GANG)])
+
+    found = plan_gang(snapshot, members_of(snapshot, member, 1), NOW)
+
+    assert isinstance(found, GangPlan), found
+    assert victims(found) == {"g0", "g1", "g2"}
