@@ -27,5 +27,12 @@ def test_the_head_says_the_mode_of_those_that_act_and_what_stops_them() -> None:
     )
     some = acting_of([replace(planner, brake="shop, ml"), replace(evictor, breaker="rack r1: 20 victims")])
     assert some.stops == ("braked for shop, ml", "breaker open")
+    scheduler = replace(quiet, component="scheduler", leading=False)
+    assert acting_of([planner, evictor, scheduler]).stops == ()
+    assert acting_of([planner, scheduler]).stops == ("no evictor answers",)
+    assert acting_of([replace(scheduler, component="nominator")]).stops == (
+        "no planner answers",
+        "no evictor answers",
+    )
     own = replace(planner, namespace_modes={"shop": "observe"})
     assert acting_of([own]).by_part == ("planner: enforce", "namespace shop: observe")
