@@ -149,11 +149,12 @@ async def test_off_sets_the_brake_whatever_state_the_policy_is_in(
     server.annotations["makeway-policy"] = annotations
     before = dict(server.configmaps)
 
-    _, out, _ = await mode(server, tmp_path, "off", "--no-wait", "--reason", "too many evictions", exits=0)
+    _, out, _ = await mode(server, tmp_path, "off", "--no-wait", "--reason", "too many\nevictions", exits=0)
 
     assert server.brake.everywhere
     assert (server.brake.by, server.brake.reason) == ("ops@example.com", "too many evictions")
     assert "the brake is set everywhere since" in out
+    assert "by ops@example.com: too many evictions  (ConfigMap" in out
     assert out.splitlines()[1].startswith("mode: off, by the brake since ")
     assert {name: data for name, data in server.configmaps.items() if name != "makeway-brake"} == before
 

@@ -27,10 +27,11 @@ from makeway.cli.shared_options import seconds_given
 from makeway.core.config.document import ConfigError
 from makeway.core.k8s.times import api_time
 from makeway.core.policy.brake import CONFIGMAP as BRAKE
-from makeway.core.policy.brake import RELEASED, Brake
+from makeway.core.policy.brake import LONGEST_REASON, RELEASED, Brake
 from makeway.core.policy.document import KEY, Policy, parse_policy
 from makeway.core.policy.edit import NEW_POLICY, set_mode
 from makeway.core.policy.mode import Mode
+from makeway.core.text import one_line
 from makeway.runtime.config_kinds import POLICY
 from makeway.runtime.kube import Api, ApiError, ApiUnavailable
 
@@ -39,7 +40,6 @@ app = typer.Typer(add_completion=False)
 Wanted = Literal["off", "observe", "enforce", "inherit"]
 
 _ASK_SECONDS: Final = 0.5
-_LONGEST_REASON: Final = 500
 _PODS: Final = (
     "app.kubernetes.io/name=makeway,app.kubernetes.io/component in (planner, evictor, scheduler, nominator)"
 )
@@ -105,8 +105,9 @@ async def mode(
         raise typer.BadParameter("off sets the brake, --release releases it; give one of them")
     if reason and wanted != "off":
         raise typer.BadParameter("--reason is for off; comments in the policy say why it is as it is")
-    if len(reason) > _LONGEST_REASON:
-        raise typer.BadParameter(f"--reason is longer than {_LONGEST_REASON} characters")
+    if len(reason) > LONGEST_REASON:
+        raise typer.BadParameter(f"--reason is longer than {LONGEST_REASON} characters")
+    reason = one_line(reason, LONGEST_REASON)
     asked = _Asked(wanted, namespace, release=release, reason=reason, yes=yes, force=force)
     printer = Printer(output)
     async with installation.api() as api:
