@@ -163,8 +163,7 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder, written func()
 	}
 	failpoints.At(failpoints.BeforePublish)
 	asking, span := e.planner.Tracer.Begin(ctx, "commit")
-	subject := e.store.Subjects.Order(order.kind(), string(order.uid))
-	reply, err := e.committer.Ask(asking, subject, e.store.Subjects.Commit(), question, func() error { return e.inflight.Asking(order.id) }, written)
+	reply, err := e.committer.Ask(asking, e.store.Subjects.Commit(), question, func() error { return e.inflight.Asking(order.id) }, written)
 	span.End(err)
 	if err != nil {
 		return err
@@ -210,6 +209,7 @@ func (e *engine) commitOf(ctx context.Context, order *pendingOrder) (commit *wir
 		Bridge:     wire.Source("scheduler", e.identity),
 		Fence:      fence,
 		Offer:      order.plan.Offer,
+		After:      int64(order.after),
 		Placements: order.chosen.Places,
 		Group:      order.group,
 		StoreBy:    wire.At(wire.Steady(order.storeBy())),

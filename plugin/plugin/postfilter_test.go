@@ -618,6 +618,35 @@ func TestALiveOrderInTheStreamIsAdoptedAndNotSuperseded(t *testing.T) {
 	}
 }
 
+func TestAnOrderThatIsReadWhileACycleMakesAnotherIsAdopted(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	now := time.Now()
+	other := &wire.EvictionOrder{
+		OrderID: "ord-other", Kind: "pod", ClusterUID: "cluster", Fence: wire.Fence{Kind: "kv", Name: "x", Epoch: 1}, Writer: "another",
+		CreatedAt: wire.At(now.Add(-time.Second)), NotAfter: wire.At(now.Add(time.Minute)), Node: "n1", NodeUID: "n1",
+		Preemptor: &wire.Preemptor{Namespace: "default", Name: "p", UID: "p", SchedulerName: "default-scheduler"},
+	}
+	data, err := wrapOrder(other, "another")
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject := w.plugin.engine.store.Subjects.Order(wire.KindPod, "p")
+	plan := w.bus.plan
+	w.bus.plan = func(request *wire.PlanRequest) (*wire.PlanReply, error) {
+		w.bus.put(subject, data)
+		w.eventually("it is read", func() bool { return w.plugin.engine.committer.After(subject) == 1 })
+		return plan(request)
+	}
+	w.nominated(p, "n1")
+
+	w.show(p, "n1")
+
+	w.eventually("the live order is adopted", func() bool { e := w.entry("p"); return e != nil && e.OrderID == "ord-other" })
+	if stored := w.orders(); stored != 1 {
+		t.Errorf("%d orders, want the one", stored)
+	}
+}
+
 func TestAnOrderWhoseTimeIsOverIsSuperseded(t *testing.T) {
 	w, p, _ := simple(t, setup{}, nil)
 	past := time.Now().Add(-time.Hour)

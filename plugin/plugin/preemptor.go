@@ -35,6 +35,7 @@ type preemptor struct {
 	pods  []*v1.Pod          // those that need a node
 	group *wire.OrderedGroup // nil for a pod
 	mode  string             // in force
+	after uint64             // the last message of its subject that was read before the cycle looked whether it has an order
 	span  tracing.Span
 	inquiry
 }
@@ -99,6 +100,7 @@ func (p *preemptor) modeHeld(looked memory.Moment, kind outcomeKind, message str
 // for whatever the cluster is like; unresolvable reports whether removing pods from a node does not help. ordered: it waits for its own order.
 func (p *preemptor) ineligible(excluded *preemptResult, unresolvable func(node string) bool) (end *preemptResult, ordered bool) {
 	looked := p.engine.memory.Retries.Now()
+	p.after = p.engine.committer.After(p.engine.store.Subjects.Order(p.kind(), string(p.uid)))
 	switch {
 	case p.mode == wire.ModeOff:
 		return p.modeHeld(looked, endOff, "mode off"), false

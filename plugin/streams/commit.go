@@ -75,11 +75,11 @@ func (c *Committer) Heard(order *wire.EvictionOrder) {
 	}
 }
 
-// Ask has the order of a commit stored behind the subject's last message, and returns what is stored. It asks again with the same id until
+// Ask has the order of a commit stored, and returns what is stored. It asks again with the same id until
 // that is known, or until the order can be stored no more: then the error is ErrUnanswered. Before the first question begin is called, whose
 // error ends it, and written once one is on its way. An error that wraps natsbus.ErrNotSent or ErrNoResponders says that no question was
 // delivered.
-func (c *Committer) Ask(ctx context.Context, subject, question string, commit *wire.CommitRequest, begin func() error, written func()) (*wire.CommitReply, error) {
+func (c *Committer) Ask(ctx context.Context, question string, commit *wire.CommitRequest, begin func() error, written func()) (*wire.CommitReply, error) {
 	asking, answered := context.WithCancel(ctx)
 	defer answered()
 	var heard atomic.Pointer[wire.CommitReply]
@@ -89,7 +89,6 @@ func (c *Committer) Ask(ctx context.Context, subject, question string, commit *w
 		answered()
 	}
 	c.mu.Unlock()
-	commit.After = int64(c.After(subject))
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()

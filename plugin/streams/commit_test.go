@@ -38,7 +38,7 @@ func TestACommitThatNobodyAnswersEndsByTheClockAlone(t *testing.T) {
 	commit := &wire.CommitRequest{OrderID: "ord-1", StoreBy: wire.At(clock.Now().Add(orders.StoredWithin(1)))}
 	begun := 0
 
-	_, err := c.Ask(context.Background(), "subject", "question", commit, func() error { begun++; return nil }, func() {})
+	_, err := c.Ask(context.Background(), "question", commit, func() error { begun++; return nil }, func() {})
 
 	var unstored *NotStoredError
 	if !errors.Is(err, ErrUnanswered) || !errors.As(err, &unstored) {
@@ -54,7 +54,7 @@ func TestACommitThatNoMessageCarriesIsNotAskedAndSaysNothingOfTheStream(t *testi
 	bus := &silent{clock: clock}
 	commit := &wire.CommitRequest{OrderID: "ord-1", StoreBy: wire.At(clock.Now()), Offer: strings.Repeat("x", wire.MaxBytes)}
 
-	_, err := NewCommitter(bus, clock).Ask(context.Background(), "subject", "question", commit, func() error { return nil }, func() {})
+	_, err := NewCommitter(bus, clock).Ask(context.Background(), "question", commit, func() error { return nil }, func() {})
 
 	var unstored *NotStoredError
 	if !errors.Is(err, ErrTooLarge) || errors.As(err, &unstored) || bus.asked.Load() != 0 {

@@ -58,6 +58,11 @@ class Preemptor:
     group: str = ""
 
     @property
+    def subject(self) -> str:
+        """That of its orders."""
+        return SUBJECTS.orders_of("group" if self.group else "pod", self.uid)
+
+    @property
     def priority(self) -> int:
         """That of each of its pods."""
         return priority(self.pods[0])
@@ -124,6 +129,8 @@ class Scheduler:
         self.not_after = 12.0
         self.stored = set[str]()
         """Ids of its orders that it knows to be stored, and has not given up."""
+        self.read: dict[str, int] = {}
+        """The last message of each subject of orders, as far as it was read."""
         self.begun: list[Any] = []
         """Called with each order that is begun."""
         self.answered: list[Any] = []
@@ -344,6 +351,7 @@ class Scheduler:
         self, preemptor: Preemptor, on: dict[str, list[Pod]], places: dict[str, str]
     ) -> bool:
         uid, now = preemptor.uid, self.now()
+        after = self.read.get(preemptor.subject, 0)
 
         def still_there(node: str, victim: str) -> bool:
             nodes = (node,) if node else tuple(on)  # of a group: whichever
@@ -382,7 +390,7 @@ class Scheduler:
         for candidate in candidates:
             if not self._stands(preemptor, candidate, on, places):
                 continue
-            self._nominate(preemptor, candidate)
+            self._nominate(preemptor, candidate, after)
             return True
         self._again(preemptor, 5.0)
         for pod in nominated:
@@ -440,7 +448,7 @@ class Scheduler:
         await self.process.run_on()
         return found
 
-    def _nominate(self, preemptor: Preemptor, chosen: Candidate) -> None:
+    def _nominate(self, preemptor: Preemptor, chosen: Candidate, after: int) -> None:
         self.orders += 1
         now, order_id = self.now(), f"ord-{self.process.identity}-{self.orders}"
         self.reverted.pop(preemptor.uid, None)
@@ -463,7 +471,7 @@ class Scheduler:
         self.inflight.begin(entry)
         for pod in preemptor.pods:
             self.process.spawn(self._patch_nomination(pod, chosen.places[pod.metadata.uid]))
-        self.process.spawn(self._commit_recovered(preemptor, chosen, entry))
+        self.process.spawn(self._commit_recovered(preemptor, chosen, entry, after))
 
     async def _patch_nomination(self, pod: Pod, node: str | None) -> None:
         """What kube-scheduler writes by itself; a failure is not tried again."""
@@ -478,10 +486,12 @@ class Scheduler:
 
     # -------------------------------------------------------------------------------------- commit
 
-    async def _commit_recovered(self, preemptor: Preemptor, chosen: Candidate, entry: Entry) -> None:
-        order_id = entry.order_id
+    async def _commit_recovered(
+        self, preemptor: Preemptor, chosen: Candidate, entry: Entry, after: int
+    ) -> None:
+        order_id, store_by = entry.order_id, entry.created_at + self.seconds["storedWithin"]
         try:
-            await self._commit(preemptor, chosen, order_id, entry.created_at + self.seconds["storedWithin"])
+            await self._commit(preemptor, chosen, order_id, store_by, after)
         except PodGoneError:
             self.inflight.happened(order_id, "notNeeded")
         except (GivenUpError, UnstoredError, BusError, ApiError, ApiUnavailable) as error:
@@ -489,12 +499,12 @@ class Scheduler:
             if self.inflight.fail(order_id, str(error), self.now(), 0.0) is not None:
                 self._failed(preemptor.uid)
 
-    async def _commit(self, preemptor: Preemptor, chosen: Candidate, order_id: str, store_by: float) -> None:
+    async def _commit(
+        self, preemptor: Preemptor, chosen: Candidate, order_id: str, store_by: float, after: int
+    ) -> None:
         """Have the planner store the order: ask with the same id until it answers, or the time is over."""
         uid, group = preemptor.uid, None
-        subject = SUBJECTS.orders_of("pod", uid)
         if preemptor.group:
-            subject = SUBJECTS.orders_of("group", uid)
             group = OrderedGroup(
                 namespace=NAMESPACE,
                 name=preemptor.group,
@@ -504,7 +514,6 @@ class Scheduler:
                 must_place=len(preemptor.pods),
                 min_count=self.cluster.gangs[preemptor.group].size,
             )
-        last = await self._last(SUBJECTS.orders_stream, subject)
         epoch = await self._fence()
         commit = CommitRequest(
             api_version=API_VERSION,
@@ -526,7 +535,7 @@ class Scheduler:
             ),
             group=group,
             store_by=self._when(store_by),
-            after=last.sequence if last is not None else 0,
+            after=after,
             victims=chosen.victims,
             awaited=tuple(Awaited(uid=u, order_id=o) for u, o in sorted(chosen.awaited.items())),
         )
@@ -538,6 +547,8 @@ class Scheduler:
                 await self.process.sleep(0.2)
                 continue
             if reply.order is None:
+                if (last := await self._last(SUBJECTS.orders_stream, preemptor.subject)) is not None:
+                    self._take_order(last)
                 raise UnstoredError(f"void: {reply.void}")
             if (entry := self.inflight.get(order_id)) is not None and entry.phase not in REVERTS:
                 self.stored.add(order_id)
@@ -605,7 +616,7 @@ class Scheduler:
 
     async def _follow_orders(self) -> None:
         async for message in self.bus.follow(SUBJECTS.orders_stream):
-            self._take_order(message.subject, message.data)
+            self._take_order(message)
 
     async def _follow_outcomes(self) -> None:
         def reached(position: StreamPosition) -> None:
@@ -615,14 +626,15 @@ class Scheduler:
         async for message in self.bus.follow(stream, reached=reached):
             self._take_outcome(message.data)
 
-    def _take_order(self, subject: str, data: bytes) -> None:
+    def _take_order(self, message: StoredMessage) -> None:
         """Adopt an order that this process did not write, where it is alive and its pod is pending."""
         try:
-            order = codec.unwrap_order(data)
+            order = codec.unwrap_order(message.data)
         except Malformed:
             return
+        self.read[message.subject] = message.sequence
         about = order.room_for
-        if about is None or order.void is not None or subject != SUBJECTS.order(order):
+        if about is None or order.void is not None or message.subject != SUBJECTS.order(order):
             return
         if self.inflight.get(order.order_id) is not None:
             return
