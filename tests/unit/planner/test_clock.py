@@ -10,11 +10,11 @@ from prometheus_client import CollectorRegistry
 
 from background import background
 from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.service import clock
-from makeway.planner.service.clock import PlannerClock
 from makeway.planner.service.parts import Parts, PlannerContext
+from makeway.runtime import server_clock as clock
 from makeway.runtime.kube import ApiUnavailable
 from makeway.runtime.lease import LeaseSettings
+from makeway.runtime.server_clock import HeldClock
 from makeway.runtime.settings import ConfigSettings
 from narrowing import there
 from unit.planner.building import NOW
@@ -46,7 +46,7 @@ async def test_a_clock_is_read_until_it_agrees_and_an_api_server_that_is_away_sa
     monkeypatch.setattr(clock, "AGAIN_SECONDS", 0.0)
     api, registry, seen = AsyncMock(), CollectorRegistry(), list[str]()
     api.server_time.side_effect = [NOW, NOW - 8 * SECOND, ApiUnavailable("away"), NOW + 30 * SECOND, NOW]
-    one = PlannerClock(api, PlannerMetrics(registry), lambda: NOW)
+    one = HeldClock(api, "planner", PlannerMetrics(registry).clock_ahead, lambda: NOW)
 
     async with background(one.read_forever()):
         while api.server_time.await_count < 5:

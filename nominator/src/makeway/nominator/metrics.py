@@ -16,6 +16,11 @@ class NominatorMetrics:
             return Gauge(f"makeway_nominator_{name}", about, registry=registry)
 
         self.leading = gauge("leading", "1 in the nominator that holds the Lease, else 0.")
+        self.clock_ahead = gauge(
+            "clock_ahead_seconds",
+            "How far the nominator's clock is ahead of the API server's at the least; negative: behind. "
+            "Beyond 2 it leaves the Lease to another nominator, beyond 10 it leads no more.",
+        )
         self.classes = gauge("classes", "PriorityClasses that are opted in.")
         self.waiting = gauge(
             "waiting_pods", "Unschedulable pods of those classes for which no order is in flight."

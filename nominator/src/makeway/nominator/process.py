@@ -33,6 +33,7 @@ from makeway.runtime.events import EventRecorder
 from makeway.runtime.lease import Leadership, LeaseSettings, StepDown
 from makeway.runtime.listwatch import ListWatch, Resource
 from makeway.runtime.process import component_status, run_until_signalled
+from makeway.runtime.server_clock import HeldClock
 from makeway.runtime.settings import ServiceSettings
 
 Verify = Literal["none", "shadow"]
@@ -65,6 +66,7 @@ async def run(
         events = EventRecorder(api, "makeway.dev/nominator", identity)
         brake = BrakeReader(api, BrakeMetrics(REGISTRY), metrics, namespace=config.namespace)
         streams = StreamsRead(mode)
+        clock = HeldClock(api, "nominator", metrics.clock_ahead)
 
         def refuse_class(item: PriorityClass) -> None:
             if leadership.leading:
@@ -91,9 +93,9 @@ async def run(
             return brake.unsynced()
 
         def unfit() -> str:
-            return bus.healthy() or watched_pods.unhealthy()
+            return bus.healthy() or watched_pods.unhealthy() or clock.unfit()
 
-        leadership = Leadership(api, lease, identity, unfit=unfit)
+        leadership = Leadership(api, lease, identity, unfit=unfit, impaired=clock.impaired)
 
         def fence() -> Fence:
             return Fence(kind="lease", namespace=lease.namespace, name=lease.name, epoch=leadership.epoch)
@@ -131,6 +133,7 @@ async def run(
                 "pods": watched_pods.unhealthy(),
                 "priorityclasses": watched_classes.unhealthy(),
                 "brake": brake.unhealthy(),
+                "clock": clock.impaired(),
                 "keys": opened.keys.unhealthy(),
             }
 
@@ -157,6 +160,7 @@ async def run(
         )
         garbage.set_aside()
         return await run_until_signalled(
+            clock.read_forever(),
             watched_pods.run(),
             watched_classes.run(),
             follow_control(

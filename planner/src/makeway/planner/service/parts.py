@@ -35,7 +35,6 @@ from makeway.planner.quota.loop import QuotaLoop
 from makeway.planner.recording.decisions import Decisions
 from makeway.planner.recording.journal import Journal
 from makeway.planner.recording.recorder import Recorder
-from makeway.planner.service.clock import PlannerClock
 from makeway.planner.service.configuration.control import UNPLANNED_ANNOTATION, Control, lease_note
 from makeway.planner.service.configuration.reader import Configuration
 from makeway.planner.service.configuration.warnings import Warnings
@@ -58,6 +57,7 @@ from makeway.runtime.events import EventRecorder
 from makeway.runtime.kube import Api
 from makeway.runtime.lease import Leadership, LeaseSettings
 from makeway.runtime.process import component_status
+from makeway.runtime.server_clock import HeldClock
 from makeway.runtime.settings import ConfigSettings
 
 
@@ -87,7 +87,7 @@ class ClusterState:
         api, bus = context.api, context.bus
         self.metrics = metrics = PlannerMetrics(context.registry)
         self.snapshot = snapshot = Snapshot(chunk=CHUNK, applied=self._applied)
-        self.clock = PlannerClock(api, metrics)
+        self.clock = HeldClock(api, "planner", metrics.clock_ahead)
         self.journal = Journal(lambda: snapshot.undecided)
         self._past = ShortPast()
         self.decisions = Decisions(bus, metrics, journal=self.journal)
