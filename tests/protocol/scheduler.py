@@ -13,7 +13,7 @@ from typing import Any
 
 from builders_bus import victim_of as made_victim
 from makeway.bus import codec
-from makeway.bus.commit import CommitReply, CommitRequest
+from makeway.bus.commit import SUPERSEDED, CommitReply, CommitRequest
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.messages import (
     API_VERSION,
@@ -42,6 +42,14 @@ from protocol.world import UnansweredError, World
 
 LEASE = "makeway-scheduler"
 PLAN_TIMEOUT_SECONDS = 0.1
+
+
+class OrderLivesError(Exception):
+    """Another order for the preemptor was stored before its own. `stored`: the last message there."""
+
+    def __init__(self, stored: StoredMessage) -> None:
+        super().__init__("another order was stored before it")
+        self.stored = stored
 
 
 class UnstoredError(Exception):
@@ -494,6 +502,12 @@ class Scheduler:
             await self._commit(preemptor, chosen, order_id, store_by, after)
         except PodGoneError:
             self.inflight.happened(order_id, "notNeeded")
+        except OrderLivesError as error:
+            self.note(f"{order_id} is not committed: {error}")
+            self.inflight.happened(order_id, "superseded")
+            self._take_order(error.stored)
+            places, group = dict(chosen.places), bool(preemptor.group)
+            self._apply(Activation(order_id, preemptor.uid, places, True, str(error), of_group=group))
         except (GivenUpError, UnstoredError, BusError, ApiError, ApiUnavailable) as error:
             self.note(f"{order_id} is not committed: {type(error).__name__} {error}")
             if self.inflight.fail(order_id, str(error), self.now(), 0.0) is not None:
@@ -547,8 +561,11 @@ class Scheduler:
                 await self.process.sleep(0.2)
                 continue
             if reply.order is None:
-                if (last := await self._last(SUBJECTS.orders_stream, preemptor.subject)) is not None:
-                    self._take_order(last)
+                last = await self._last(SUBJECTS.orders_stream, preemptor.subject)
+                if last is not None and reply.void is not None and reply.void.reason == SUPERSEDED:
+                    raise OrderLivesError(last)
+                if last is not None:
+                    self.read[preemptor.subject] = last.sequence
                 raise UnstoredError(f"void: {reply.void}")
             if (entry := self.inflight.get(order_id)) is not None and entry.phase not in REVERTS:
                 self.stored.add(order_id)
@@ -752,8 +769,11 @@ class Scheduler:
 
     async def _revert_group(self, activation: Activation) -> None:
         """Clear in the API what it shows of the nominations, then open the gate."""
+        adopted = self.inflight.by_pod.get(activation.uid)
         for uid, node in activation.places.items():
             pod = self.pods.get(uid)
+            if adopted is not None and adopted.order_id != activation.order_id:
+                break  # the nominations are that order's
             if pod is not None and pod.status.nominated_node_name == node:
                 await self._patch_nomination(pod, None)
         self.inflight.happened(activation.order_id, "reverted")
