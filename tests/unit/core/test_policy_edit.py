@@ -90,7 +90,7 @@ def test_a_text_that_is_refused_is_not_changed() -> None:
 
 
 def test_a_namespace_that_cannot_be_one_is_refused() -> None:
-    with pytest.raises(ConfigError, match="matching regex"):
+    with pytest.raises(ConfigError, match="'Team_A' is not allowed; write a namespace's name"):
         set_mode(COMMENTED, "off", "Team_A")
 
 

@@ -60,7 +60,7 @@ def test_what_is_refused(rules: tuple[dict[str, Any], ...], wrong: str) -> None:
 
 
 def test_a_band_of_no_class_is_refused_since_it_would_mean_all() -> None:
-    with pytest.raises(ConfigError, match="length >= 1"):
+    with pytest.raises(ConfigError, match="write at least 1 value"):
         parse_policy(text(bands=({"classes": [], "never": "own"},)), "policy.yaml")
 
 
