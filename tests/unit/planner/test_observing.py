@@ -22,7 +22,6 @@ from makeway.core.k8s.objects import Pod
 from makeway.core.policy.facts import PodFacts
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe import loop as module
-from makeway.planner.observe.comparing import LEAVING
 from makeway.planner.observe.loop import ObserveLoop
 from makeway.planner.observe.loops import LOOP_AT_LEAST
 from makeway.planner.observe.pairing import QUIET, WINDOW
@@ -343,23 +342,6 @@ async def test_a_preemption_that_no_scheduler_asked_about_is_compared(first: str
     assert not comparison.asked
     assert comparison.preemptor.name == "P"
     assert [victim.name for victim in there(comparison.default_preemption).victims] == ["a"]
-
-
-async def test_a_plan_for_which_a_victim_was_leaving_already_is_not_compared() -> None:
-    bench = following(two_nodes())
-    bench.observing.put(unasked_preemptor())
-    bench.mark("a")
-    victim = bench.snapshot.pods["a"]
-    signature = msgspec.structs.replace(victim.signature, terminating=True)
-    leaving = msgspec.structs.replace(
-        victim, terminating=True, ends_micros=microseconds(NOW) + 30_000_000, signature=signature
-    )
-
-    bench.apply(PutPod(leaving))
-    await planned(bench)
-    (comparison,) = await bench.told()
-
-    assert (comparison.result, comparison.note) == ("undetermined", LEAVING)
 
 
 @pytest.mark.parametrize("read", ["before", "after"])

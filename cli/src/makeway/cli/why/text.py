@@ -133,9 +133,7 @@ def served_by_another(comparison: Comparison) -> Iterator[str]:
 def _instead(comparison: Comparison) -> Iterator[str]:
     """Say what makeway would have done instead of another's preemption."""
     ours = comparison.makeway
-    if comparison.result == "undetermined":
-        yield f"  what makeway would have done cannot be compared: {comparison.note}"
-    elif comparison.refusal is not None:
+    if comparison.refusal is not None:
         yield f"  makeway would have refused: {comparison.refusal.reason}: {comparison.refusal.message}"
     elif ours is not None and comparison.result != "same":
         by = f" by {comparison.decided_by}" if comparison.decided_by else ""

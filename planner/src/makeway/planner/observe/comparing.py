@@ -37,7 +37,6 @@ from makeway.planner.snapshot.state import Snapshot
 
 UNMODELLED = "makeway had left the choice to the scheduler's filters, which are not asked in mode observe"
 UNSEEN = "the pod was nominated, and no victim was seen"
-LEAVING = "when makeway planned, a victim was being deleted already, and its room counted as on its way"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +44,13 @@ class Certainty:
     """How good a plan is that no scheduler asked for.
 
     `left_out`: constraints of the preemptor that have no column. `restored`: pods that had left since the
-    first mark and were put back for the plan. `complete`: no change since then was forgotten. `leaving`: a
-    marked pod was being deleted already, which is not put back. `after`: how long after the first mark it was
-    made.
+    first mark and were put back for the plan. `complete`: no change since then was forgotten. `after`: how
+    long after the first mark it was made.
     """
 
     left_out: tuple[str, ...] = ()
     restored: int = 0
     complete: bool = True
-    leaving: bool = False
     after: timedelta = timedelta()
 
 
@@ -182,8 +179,6 @@ def _verdict(
     decision, result = seen.decision, seen.decision.result
     if theirs is None:
         return ("makewayOnly", "", "") if pair.nominated_at is None else ("undetermined", "", UNSEEN)
-    if seen.certainty is not None and seen.certainty.leaving:
-        return "undetermined", "", LEAVING
     if isinstance(result, PlanRefusal):
         return "defaultOnly", "", ""
     if ours is None:

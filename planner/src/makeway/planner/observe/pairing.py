@@ -60,15 +60,13 @@ class ComparedPair:
 class UnaskedPreemption:
     """A preemption that no scheduler asked about. `members`: as they were when nominated, each with its node.
 
-    `at`, `revision`: when its first mark was seen, and the snapshot's revision then. `marked`: UIDs of the
-    pods that it may have evicted.
+    `at`, `revision`: when its first mark was seen, and the snapshot's revision then.
     """
 
     key: str
     members: tuple[tuple[Pod, str], ...]
     at: datetime
     revision: int
-    marked: tuple[str, ...]
     of_group: bool = False
 
     @property
@@ -279,8 +277,7 @@ class Pairing:
             missing = waiting > sum(one.bound_at is None for one in fresh)
             if fresh and not (missing and now - first.at < SETTLED):
                 found = tuple((one.pod, one.node) for one in fresh)
-                marked = tuple(mark.gone.uid for mark in able)
-                return UnaskedPreemption(key, found, first.at, first.revision, marked, self._anywhere)
+                return UnaskedPreemption(key, found, first.at, first.revision, self._anywhere)
         return None
 
     def _fits(self, one: _Member, mark: Evicted, now: datetime) -> bool:

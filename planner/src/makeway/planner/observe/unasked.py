@@ -143,7 +143,6 @@ def planning_unasked(
             left_out=(*decision.result.left_out, *((TOPOLOGY,) if seen.of_group else ())),
             restored=len(past.left),
             complete=past.complete,
-            leaving=any((pod := snapshot.pods.get(uid)) and pod.terminating for uid in seen.marked),
             after=now - seen.at,
         )
         yield observed(snapshot, decision, certainty)
