@@ -8,7 +8,7 @@ from typing import Final
 
 _COMMAND: Final = re.compile(r"`[^`]*`")
 _UNBROKEN: Final = "\uffff"
-"""Stands for a space that ends no line; no text has it."""
+"""In place of a space that ends no line; no text has it."""
 
 HIDDEN: Final = "(another namespace)"
 """Stands for the name of whatever is in one, and of the namespace."""

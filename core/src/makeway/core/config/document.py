@@ -31,7 +31,7 @@ MAX_CHARACTERS: Final = 1 << 20
 MAX_DEPTH: Final = 50
 
 MOST_PROBLEMS: Final = 20
-"""So many of one text are told; how many more fields are none is said behind them."""
+"""So many of one text are named; how many more there are is said behind them."""
 
 _LOADER: Final = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
@@ -46,7 +46,7 @@ class Problem:
     """One thing that is wrong. `path` as in `limits.victimsPerOrder`, `value` as it is written.
 
     `message` goes on from the value ("is not allowed"), `remedy` is what to do, in the imperative.
-    `line` counts from 1; 0 where it is not known. `times`: how many problems it stands for.
+    `line` counts from 1; 0 where it is not known. `times`: as how many problems it counts.
     """
 
     path: str

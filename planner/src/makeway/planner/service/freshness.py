@@ -2,7 +2,7 @@
 
 * How long a request waited before it was read, without trusting that two clocks agree: its id holds the
   time of its making, by a clock of its bridge that nothing sets. The smallest difference to such a clock of
-  our own that a sender has shown lately is skew and the way here; what goes beyond it is waiting.
+  our own that a sender has shown lately is skew and the way here; what is beyond it is waiting.
 * Refusals from a snapshot that was behind the scheduler's. A watch that is silent for some seconds (a
   frozen connection, an API server that restarts) shows neither its silence nor what it missed. Such a
   refusal depends on nothing that the scheduler waits for, so the pod would stay in the unschedulable queue

@@ -242,7 +242,7 @@ def _in_one_domain(way: Way, rules: list[AffinityRule], nodes: Flags) -> Iterato
 
 
 def _with_one_left(way: Way, rule: AffinityRule) -> Way:
-    """Return a way in which one pod stays that a class can be near: of those that may go the last to go.
+    """Return a way in which one pod stays that a class can be near: of the removable ones the last to go.
 
     For plans that need the room of nearly all such pods.
     """

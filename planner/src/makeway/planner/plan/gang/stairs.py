@@ -87,7 +87,7 @@ class Stairs:
     ) -> tuple[Costs, Ints, Ints]:
         """Return what the cheapest step on each of some nodes costs a member, complex[M], and its members.
 
-        int64[M], 0 where there is no step. And when the first pod of the level that may go for it started,
+        int64[M], 0 where there is no step. And when the first of its victims of the level started,
         int64[M]. `most`: members at the most. `evening`: pods go for an even spread, too.
         O(slots · nodes · most).
         """
