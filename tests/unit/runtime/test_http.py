@@ -1,11 +1,17 @@
-from collections.abc import AsyncIterator
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
 
 import aiohttp
 import pytest
 import pytest_asyncio
 from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
-from makeway.runtime.http import Server, parse_listen, report, serve
+from makeway.runtime.http import MOST_CONNECTIONS, RENDERING_SHARE, Server, parse_listen, report, serve
+
+SLOW_SECONDS = 0.01
 
 
 class Service:
@@ -75,6 +81,48 @@ async def test_metrics_come_in_the_format_that_is_asked_for(service: Service) ->
     assert "makeway_test_total 1.0" in plain[2]
     assert open_metrics[1].startswith("application/openmetrics-text")
     assert open_metrics[2].endswith("# EOF\n")
+
+
+class SlowCollector(Collector):
+    """Takes its time to say nothing; counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def collect(self) -> Iterator[Metric]:
+        self.asked += 1
+        time.sleep(SLOW_SECONDS)
+        yield from ()
+
+
+async def test_metrics_take_a_tenth_of_the_loops_time_however_many_ask(service: Service) -> None:
+    slow = SlowCollector()
+    service.registry.register(slow)
+    assert service.server
+    _, writer = await asyncio.open_connection("127.0.0.1", service.server.port)
+    slow.asked, begun = 0, time.monotonic()
+
+    writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 1000)
+    answers = await asyncio.gather(*(service.get("/metrics") for _ in range(20)))
+
+    assert {status for status, _, _ in answers} == {200}
+    rested = (time.monotonic() - begun) / (SLOW_SECONDS / RENDERING_SHARE)
+    assert slow.asked <= rested + 2
+    writer.close()
+
+
+async def test_slow_readers_keep_no_one_out_and_are_ended_eldest_first(service: Service) -> None:
+    assert service.server
+    port = service.server.port
+    slow = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3 * MOST_CONNECTIONS)]
+
+    assert (await service.get("/healthz"))[0] == 200
+
+    ended = [reader.at_eof() or isinstance(reader.exception(), ConnectionError) for reader, _ in slow]
+    assert sum(not one for one in ended) <= MOST_CONNECTIONS
+    assert ended == sorted(ended, reverse=True)
+    for _, writer in slow:
+        writer.close()
 
 
 async def test_an_address_in_use_is_an_error_of_the_caller(service: Service) -> None:

@@ -7,12 +7,18 @@ where all is well). A failing answer is 503 and lists every check, and so does `
     [+]nats ok
     [-]snapshot failed: no list of pods yet
     readyz check failed
+
+Whoever reaches the port may ask, so what that takes is bounded: connections are few, and metrics are rendered
+in a tenth of the loop's time, once for all who wait.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import structlog
 from aiohttp import web
@@ -21,6 +27,12 @@ from prometheus_client.exposition import choose_encoder
 
 Checks = Callable[[], Mapping[str, str]]
 """Every check by name; the value is what is wrong, or empty where the check passes."""
+
+MOST_CONNECTIONS: Final = 64
+"""Open at the same time. For one more the eldest ends: slow readers keep no probe and no Prometheus out."""
+
+RENDERING_SHARE: Final = 0.1
+"""Part of the loop's time in which metrics are rendered at the most."""
 
 _Handler = Callable[[web.Request], Awaitable[web.Response]]
 
@@ -45,9 +57,11 @@ class Server:
 
     port: int
     _runner: web.AppRunner
+    _listener: asyncio.Server
 
     async def close(self) -> None:
         """Stop listening and end the open connections."""
+        self._listener.close()
         await self._runner.cleanup()
 
 
@@ -60,27 +74,63 @@ async def serve(listen: str, *, ready: Checks, live: Checks, registry: Collector
     """
     host, port = parse_listen(listen)
     app = web.Application()
-    app.router.add_get("/metrics", _metrics(registry))
+    app.router.add_get("/metrics", _Metrics(registry).answer)
     app.router.add_get("/healthz", _checks("healthz", live))
     app.router.add_get("/readyz", _checks("readyz", ready))
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host or None, port).start()
+        assert runner.server is not None  # noqa: S101 - it was set up
+        listener = await asyncio.get_running_loop().create_server(
+            _accepting(runner.server), host or None, port
+        )
     except OSError:
         await runner.cleanup()
         raise
-    bound_port = int(runner.addresses[0][1])
+    bound_port = int(listener.sockets[0].getsockname()[1])
     _log.info("http_listening", host=host, port=bound_port)
-    return Server(bound_port, runner)
+    return Server(bound_port, runner, listener)
 
 
-def _metrics(registry: CollectorRegistry) -> _Handler:
-    async def answer(request: web.Request) -> web.Response:
+def _accepting(server: web.Server) -> Callable[[], asyncio.Protocol]:
+    """Return what makes the protocol of a new connection, and ends the eldest where there are too many."""
+
+    def accept() -> asyncio.Protocol:
+        transports = [one.transport for one in server.connections if one.transport is not None]
+        for eldest in transports[: max(0, len(transports) + 1 - MOST_CONNECTIONS)]:
+            eldest.abort()
+        return server()
+
+    return accept
+
+
+class _Metrics:
+    """Renders the metrics: no answer is older than its question, and all who wait share the next."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._next: dict[str, asyncio.Task[bytes]] = {}
+        self._turn = asyncio.Lock()
+        self._rests_until = 0.0
+
+    async def answer(self, request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+        rendering = self._next.get(content_type)
+        if rendering is None:
+            rendering = asyncio.create_task(self._render(encode, content_type))
+            self._next[content_type] = rendering
+        body = await asyncio.shield(rendering)
+        return web.Response(body=body, headers={"Content-Type": content_type})
 
-    return answer
+    async def _render(self, encode: Callable[[CollectorRegistry], bytes], content_type: str) -> bytes:
+        async with self._turn:
+            await asyncio.sleep(self._rests_until - time.monotonic())
+            del self._next[content_type]
+            begun = time.monotonic()
+            try:
+                return encode(self._registry)
+            finally:
+                self._rests_until = begun + (time.monotonic() - begun) / RENDERING_SHARE
 
 
 def _checks(name: str, checks: Checks) -> _Handler:
