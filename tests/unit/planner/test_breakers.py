@@ -6,7 +6,8 @@ from itertools import count
 
 import pytest
 
-from makeway.bus.messages import EvictionOrder, Outcome, Preemptor
+from builders_bus import make_victim
+from makeway.bus.messages import EvictionOrder, Outcome, Preemptor, Victim
 from makeway.planner.orders.breakers import (
     BREAKER_OPEN,
     FIRST,
@@ -24,9 +25,9 @@ from unit.planner.building import NOW, make_order, make_outcome
 from unit.planner.test_pledges import pod, two_nodes
 
 
-def order(order_id: str, namespace: str = "shop") -> EvictionOrder:
+def order(order_id: str, namespace: str = "shop", *victims: Victim) -> EvictionOrder:
     about = Preemptor(namespace=namespace, name="p", uid="p", priority=1, scheduler_name="s")
-    return make_order(order_id, preemptor=about, node="n1")
+    return make_order(order_id, preemptor=about, node="n1", victims=victims)
 
 
 def outcome(
@@ -133,6 +134,19 @@ def test_what_evictors_refuse_for_one_namespace_holds_back_no_other() -> None:
     assert reason(breakers) == "", "the probe says nothing: another one may"
     breakers.ended(outcome("o3", "succeeded", ""), "shop")
     assert reason(breakers) == ""
+
+
+def test_orders_that_one_namespace_keeps_from_ending_hold_back_no_other() -> None:
+    breakers = Breakers()
+    for id_, namespace in (("o1", "shop"), ("o2", "shop"), ("o3", "bank")):
+        breakers.unanswered(order(id_, namespace, make_victim("v", namespace="shop")), NOW)
+
+    assert (reason(breakers), reason(breakers, "bank"), reason(breakers, "mill")) == (NO_EVICTOR, "", "")
+    assert "no outcome in time for namespace shop" in there(held(breakers, NOW)).message
+    breakers.unanswered(order("o4", "mill"), NOW)
+    assert reason(breakers, "mill") == NO_EVICTOR, "these have nothing in common: there is no evictor"
+    breakers.ended(outcome("o5", "failed", "x"), "mill")
+    assert (reason(breakers), reason(breakers, "mill")) == ("", "")
 
 
 def test_a_preemptor_that_its_namespace_holds_back_takes_no_turn_from_others() -> None:

@@ -2,7 +2,9 @@
 
 An order that comes to nothing through no fault of its pods costs its preemptor a nomination. After two in a
 row no plan is made that would need another one; then one probes now and then, less often each time that it
-comes to nothing too. Evictors refuse orders of all namespaces or of one. Pure state, with the time passed in.
+comes to nothing too. Evictors refuse orders of all namespaces or of one. Orders without an outcome in their
+time hold back those of their own namespace while all of them have one in common, whose admission webhook may
+hang: only others show that no evictor is there. Pure state, with the time passed in.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ _MESSAGES: Final = {
     NO_EVICTOR: "no evictor answers",
     BREAKER_OPEN: "the evictors' breaker is open",
 }
+
+_OF_NAMESPACE: Final = {**_MESSAGES, NO_EVICTOR: "eviction orders have no outcome in time"}
 
 IN_A_ROW: Final = 2
 FIRST: Final = timedelta(seconds=5)
@@ -73,9 +77,9 @@ class _Breaker:
         if self.why:
             self.turn, self.probe, self.until = "", order.order_id, order.not_after
 
-    def futile(self, order_id: str, why: str, at: datetime) -> None:
+    def futile(self, order_id: str, why: str, at: datetime, *, opens: bool = True) -> None:
         self.failed[why] += 1
-        if not self.why and self.failed[why] < IN_A_ROW:
+        if not self.why and (self.failed[why] < IN_A_ROW or not opens):
             return
         if self.why and self.probe != order_id:
             return  # one from before it opened
@@ -94,11 +98,15 @@ class _Breaker:
 
 
 class Breakers:
-    """One for all orders, and one for each namespace whose orders evictors refuse. O(1) a call."""
+    """One for all orders, and one for each namespace whose orders evictors refuse, or do not end in time.
+
+    O(1) a call, but for the first outcome after an order that had none.
+    """
 
     def __init__(self) -> None:
         self._all = _Breaker()
         self._by_namespace = Recent[str, _Breaker](MOST_NAMESPACES)
+        self._unanswered: frozenset[str] | None = None  # the namespaces that all of them have
 
     def held(self, asking: Asker, now: datetime) -> NotNow | None:
         """Return why no order may be begun for a preemptor; None where one may.
@@ -111,8 +119,10 @@ class Breakers:
         for one in asked:
             if (found := one.held(asking.uid, now)) is not None:
                 why, until = found
-                where = "" if one is self._all else f" for namespace {namespace}"
-                return NotNow(why, f"{_MESSAGES[why]}{where}; an order is tried now and then", until)
+                told = (
+                    _MESSAGES[why] if one is self._all else f"{_OF_NAMESPACE[why]} for namespace {namespace}"
+                )
+                return NotNow(why, f"{told}; an order is tried now and then", until)
         for one in asked:
             one.take_turn(asking.uid, now)
         return None
@@ -140,7 +150,13 @@ class Breakers:
 
     def unanswered(self, order: EvictionOrder, at: datetime) -> None:
         """Take note of an order that has had no outcome in its time."""
-        self._all.futile(order.order_id, NO_EVICTOR, at)
+        about = order.room_for
+        own = {victim.namespace for victim in order.victims} | ({about.namespace} if about else set())
+        common = self._unanswered = frozenset(own if self._unanswered is None else own & self._unanswered)
+        self._all.futile(order.order_id, NO_EVICTOR, at, opens=not common)
+        if about is not None and common:
+            breaker = self._by_namespace.setdefault(about.namespace, _Breaker())
+            breaker.futile(order.order_id, NO_EVICTOR, at)
 
     def ended(self, outcome: Outcome, namespace: str) -> None:
         """Take note of an outcome, and the namespace of its order's preemptor.
@@ -150,6 +166,9 @@ class Breakers:
         """
         id_, at = outcome.order_id, outcome.finished_at
         self._all.works(NO_EVICTOR)
+        for one in () if self._unanswered is None else self._by_namespace.values():
+            one.works(NO_EVICTOR)
+        self._unanswered = None
         if outcome.reason == "breaker-open":
             self._all.futile(id_, BREAKER_OPEN, at)
         elif outcome.reason == "breaker-open-namespace":
