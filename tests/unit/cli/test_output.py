@@ -6,8 +6,10 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from io import StringIO
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -176,12 +178,17 @@ except typer.Exit as ended:
 
 @pytest.mark.parametrize(("typed", "code"), [(b"", 130), (b"\x04", 1), (b"n\n", 1), (b"y\n", 0)])
 def test_a_question_is_ended_by_the_first_interrupt(typed: bytes, code: int) -> None:
-    """In a coroutine, as commands ask it, where asyncio only notes the first."""
+    """In a coroutine, as commands ask it, where asyncio only notes the first.
+
+    Sent once the process sleeps in its read: Python sees what comes right before that only after the read.
+    """
     terminal, its = pty.openpty()
     with subprocess.Popen([sys.executable, "-c", ASKING], stdin=its, stdout=its, stderr=its) as process:
         shown = b""
-        while b"[y/N]" not in shown:
+        while b"[y/N]: " not in shown:
             shown += os.read(terminal, 1024)
+        while " S " not in Path(f"/proc/{process.pid}/stat").read_text():
+            time.sleep(0.01)
         if typed:
             os.write(terminal, typed)
         else:
