@@ -544,6 +544,18 @@ def test_messages_that_failed_and_keys_that_do_not_count_are_told() -> None:
     ]
 
 
+def test_keys_that_are_a_parts_trouble_are_told_once() -> None:
+    missing, failed = "ConfigMap a/b is missing", "messages failed: 7"
+    evictor = status("evictor", signatures=f"require; {failed}; {missing}", trouble=f"slow; {missing}")
+
+    found = check_components.judge([evictor], version="1", cluster_uid="here", namespace="ns", parts=())
+
+    assert [one.detail for one in found if missing in one.detail or failed in one.detail] == [
+        f"slow; {missing}",
+        failed,
+    ]
+
+
 def test_a_nominator_that_signs_nothing_is_as_it_must_be() -> None:
     nominator = status("nominator", signatures=SIGNS_NOTHING)
 

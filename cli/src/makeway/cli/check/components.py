@@ -125,7 +125,10 @@ def _loops(planners: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
 
 
 def _signatures(statuses: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
-    """Whether all parts sign and verify alike, and whether what they read does verify."""
+    """Whether all parts sign and verify alike, and whether what they read does verify.
+
+    What a part names as its trouble is told there.
+    """
     modes = {one.identity: one.signatures.partition(";")[0] or "off" for one in statuses}
     used = sorted(set(modes.values()))
     if len(used) > 1:
@@ -138,7 +141,11 @@ def _signatures(statuses: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
         yield CheckResult("signatures", "ok", f"{used[0]} in every part")
     for one in statuses:
         _, *parts = one.signatures.split("; ")
-        about = [part for part in parts if part != "messages failed: 0" and not part.startswith("signs ")]
+        about = [
+            part
+            for part in parts
+            if not part.startswith("signs ") and part != "messages failed: 0" and part not in one.trouble
+        ]
         about += [part for part in parts if part == "signs nothing" and one.component in _SIGNERS]
         if about:
             remedy = "see docs/operating.md, keys of signatures"

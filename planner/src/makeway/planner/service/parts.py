@@ -366,7 +366,7 @@ class Parts:
             or found["snapshot"]
             or found["configuration"]
             or found["clock"]
-            or signatures.unpublished(),
+            or (signatures.trouble if signatures.unpublished() else ""),
             brake=configuration.brake.current.scope(),
             signatures=signatures.describe(),
             loops=seen.observing.told_loops() if self.leading else "",
