@@ -451,3 +451,20 @@ def test_with_a_refused_policy_a_component_confirms_the_release_by_its_brake() -
     assert confirmation(never, revision=None, mode=None).why == "goes by the defaults: none accepted yet"
     assert not confirmation(held, revision=None, mode=None).confirmed
     assert confirmation(held, revision=None, mode=None).why == "is still braked: everywhere"
+
+
+async def test_what_a_reset_closed_is_not_shown_as_open(tmp_path: Path) -> None:
+    for more in ((), ("-ojson",)):
+        server = Server(makeway_breaker={"mismatches": "2026-11-23T03:00:00Z 7 orders"})
+        async with serving(server) as url:
+            where = f"--kubeconfig={kubeconfig(tmp_path, url)}", f"--nats-url={NOWHERE}"
+            _, out, _ = await makeway("breaker", "reset", *where, *more, exits=0)
+        assert list(server.configmaps["makeway-breaker"]) == ["resetAt"]
+        if more:
+            said = json.loads(out)
+            assert (said["open"], [one["cause"] for one in said["closed"]]) == ([], ["mismatches"])
+        else:
+            assert out.splitlines() == [
+                "the breaker was open everywhere since 2026-11-23T03:00:00.000Z: mismatches: 7 orders",
+                "it is reset; evictors follow within seconds  (ConfigMap makeway-system/makeway-breaker)",
+            ]

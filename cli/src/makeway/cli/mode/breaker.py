@@ -43,23 +43,20 @@ async def breaker(
         held = [trip for trip in trips.values() if trip.holds(now)]
         if action == "reset":
             # Nothing older holds, and what was there is taken out.
+            reset_at = now
             said = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
             await change_map(api, namespace, CONFIGMAP, lambda _: {RESET_AT: said})
+    still, closed = ([], held) if action else (held, [])
     if printer.data:
-        # `open` is as it was before a reset.
-        report = {"configmap": CONFIGMAP, "reset": action == "reset", "resetAt": reset_at, "open": held}
-        printer.document(report)
-        return NEGATIVE if held and action is None else None
-    for trip in held:
-        printer.line(trip.describe())
-    if not held:
-        printer.line("the breaker is closed")
-    if action == "reset":
-        printer.line(
-            f"the breaker is reset; evictors follow within seconds  (ConfigMap {namespace}/{CONFIGMAP})"
-        )
-        return None
-    if held:
-        printer.line("`makeway breaker reset` closes it, once the cause is gone")
-        return NEGATIVE
-    return None
+        printer.document({"configmap": CONFIGMAP, "resetAt": reset_at, "open": still, "closed": closed})
+    else:
+        for trip in held:
+            printer.line(trip.describe("was" if action else "is"))
+        if action:
+            told = f"it is reset; evictors follow within seconds  (ConfigMap {namespace}/{CONFIGMAP})"
+        elif held:
+            told = "`makeway breaker reset` closes it, once the cause is gone"
+        else:
+            told = "the breaker is closed"
+        printer.line(told)
+    return NEGATIVE if still else None

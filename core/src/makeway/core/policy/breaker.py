@@ -58,11 +58,11 @@ class Trip:
         """Report whether a reset at that time has closed it."""
         return at is not None and self.since is not None and self.since <= at
 
-    def describe(self) -> str:
-        """Return a sentence about it for a person."""
+    def describe(self, verb: str = "is") -> str:
+        """Return a sentence about it for a person. `verb`: was, where it no longer holds."""
         scope = f"for namespace {self.namespace}" if self.namespace else "everywhere"
         since = f" since {_written(self.since)}" if self.since else ""
-        said = f"the breaker is open {scope}{since}: {self.cause}"
+        said = f"the breaker {verb} open {scope}{since}: {self.cause}"
         return f"{said}: {self.detail}" if self.detail else said
 
 
