@@ -15,6 +15,19 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
+func TestAPlacementIsToldWithTheNumberOfItsPods(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+
+	_, status := w.cycle(p)
+
+	if want := "makeway: found a placement on node n1, preempting 1 pod"; status.Message() != want {
+		t.Errorf("%q, want %q", status.Message(), want)
+	}
+	if two := counted(2, "member"); two != "2 members" {
+		t.Error(two)
+	}
+}
+
 func TestPostFilterHandsItsCommitOverAndWaitsForNoAnswer(t *testing.T) {
 	w, p, _ := simple(t, setup{}, nil)
 	answer := make(chan struct{})

@@ -347,7 +347,7 @@ func (p *preemptor) awaits(leaving []*v1.Pod, node, where string) preemptResult 
 func (p *preemptor) nominate(chosen *verify.Candidate, from *wire.PlanReply) preemptResult {
 	e, room := p.engine, "on node "+chosen.Node
 	if p.group != nil {
-		room = fmt.Sprintf("for %d members", len(chosen.Places))
+		room = "for " + counted(len(chosen.Places), "member")
 	}
 	e.planner.Late.Forget(p.uid)
 	for _, pod := range p.pods {
@@ -359,7 +359,7 @@ func (p *preemptor) nominate(chosen *verify.Candidate, from *wire.PlanReply) pre
 	if chosen.NeedsNothing() {
 		p.ordered()
 		p.span.End(nil, "result", endNominated)
-		return preemptResult{kind: endNominated, message: fmt.Sprintf("%d members have room as planned, and no pod has to be evicted", len(chosen.Places))}
+		return preemptResult{kind: endNominated, message: fmt.Sprintf("there is room %s as planned, and no pod has to be evicted", room)}
 	}
 	now := e.clock.Now()
 	order := &pendingOrder{preemptor: p, plan: from, id: wire.NewOrderID(now), at: now, chosen: chosen}
@@ -368,7 +368,15 @@ func (p *preemptor) nominate(chosen *verify.Candidate, from *wire.PlanReply) pre
 	e.inflight.Begin(order.entry())
 	failpoints.At(failpoints.Nominated)
 	e.startCommit(order)
-	return preemptResult{kind: endNominated, node: chosen.Node, message: fmt.Sprintf("found a placement %s, preempting %d pods", room, len(chosen.Victims))}
+	return preemptResult{kind: endNominated, node: chosen.Node, message: fmt.Sprintf("found a placement %s, preempting %s", room, counted(len(chosen.Victims), "pod"))}
+}
+
+// counted returns a number with its noun, which takes an s but for one.
+func counted(number int, noun string) string {
+	if number == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", number, noun)
 }
 
 // ordered notes that the pods are tried again for their nominations, and for nothing before.
