@@ -15,7 +15,15 @@ import pytest
 from aiohttp import web
 
 from makeway.core.k8s.objects import Pod
-from makeway.runtime.kube import CONNECTIONS, AnswerTooLong, Api, ApiError, ApiUnavailable, ConfigurationError
+from makeway.runtime.kube import (
+    CONNECTIONS,
+    AnswerTooLong,
+    Api,
+    ApiError,
+    ApiUnavailable,
+    ConfigurationError,
+    api_error,
+)
 from makeway.runtime.pages import Page
 from narrowing import as_a, there
 from served import served
@@ -272,6 +280,18 @@ async def test_a_refused_watch_is_an_api_error(tmp_path: Path) -> None:
             await read_watch(api, [])
 
     assert (caught.value.status, caught.value.reason) == (410, "Expired")
+
+
+def test_what_a_webhook_says_stays_on_one_line() -> None:
+    said = "denied\nmakeway: all well\x1b[2J"
+    status = {
+        "reason": "Forbidden",
+        "message": said,
+        "details": {"causes": [{"reason": "a", "message": said}]},
+    }
+
+    for error in (api_error(403, json.dumps(status).encode(), None), api_error(403, said.encode(), None)):
+        assert {error.message, *error.causes.values()} == {"denied makeway: all well [2J"}
 
 
 async def test_a_token_file_is_read_again_after_a_401(tmp_path: Path) -> None:

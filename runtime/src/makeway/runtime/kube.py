@@ -24,6 +24,7 @@ import msgspec
 
 from makeway.bus.reasons import reason_of
 from makeway.core.k8s.objects import Namespace
+from makeway.core.text import one_line
 
 __all__ = ["Api", "ApiError", "ApiUnavailable", "ConfigurationError", "Requests"]
 
@@ -126,20 +127,21 @@ def _seconds(header: str | None) -> float | None:
 
 
 def api_error(status: int, body: bytes, retry_after: str | None) -> ApiError:
-    """Read an error's answer, whether it is a Status object or plain text."""
+    """Read an error's answer, whether it is a Status object or plain text; webhooks write some of it."""
     seconds = _seconds(retry_after)
     try:
         answer = _decode_status(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        text = body[:MESSAGE_LIMIT].decode(errors="replace").strip()
+        text = one_line(body[:MESSAGE_LIMIT].decode(errors="replace").strip(), MESSAGE_LIMIT)
         return ApiError(status, _phrase(status), text, seconds)
     if seconds is None and answer.details is not None and answer.details.retry_after_seconds > 0:
         seconds = float(answer.details.retry_after_seconds)
     causes: dict[str, str] = {}
     for cause in (answer.details.causes if answer.details is not None else None) or ():
         told = f"{causes[cause.reason]} {cause.message}" if cause.reason in causes else cause.message
-        causes[cause.reason] = told[:MESSAGE_LIMIT]
-    return ApiError(status, answer.reason or _phrase(status), answer.message[:MESSAGE_LIMIT], seconds, causes)
+        causes[cause.reason] = one_line(told, MESSAGE_LIMIT)
+    message = one_line(answer.message, MESSAGE_LIMIT)
+    return ApiError(status, answer.reason or _phrase(status), message, seconds, causes)
 
 
 _CONNECTING: Final = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS)
