@@ -17,6 +17,7 @@ from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.toleration_record import NO_RECORD, TolerationRecord
 from makeway.evictor.act.awaiting import Awaiting
+from makeway.evictor.act.calls import CALL_TIMEOUT_SECONDS
 from makeway.evictor.act.cluster import Cluster
 from makeway.evictor.act.events import Events
 from makeway.evictor.act.records import OrderDelivery, OrderRecords
@@ -82,6 +83,8 @@ class FakeCluster(Cluster):
         self.seen_brake = RELEASED
         """As it was read last."""
         self.calls: list[tuple[str, str]] = []
+        self.patience: list[tuple[str, float]] = []
+        """How long each write might have taken, by operation."""
         self.followed: Callable[[str, int], Members | None] = lambda namespace, since: None
         """What a watch of a namespace's pods has; nothing where it is not followed."""
         self.slow: dict[tuple[str, str], int] = {}
@@ -196,7 +199,16 @@ class FakeCluster(Cluster):
         self.seen_brake = self.brake
         return self.brake
 
-    async def mark(self, victim: Victim, resource_version: str, message: str, now: datetime) -> Pod | None:
+    async def mark(
+        self,
+        victim: Victim,
+        resource_version: str,
+        message: str,
+        now: datetime,
+        *,
+        timeout_seconds: float = CALL_TIMEOUT_SECONDS,
+    ) -> Pod | None:
+        self.patience.append(("mark", timeout_seconds))
         await self._called("mark", victim.name)
         pod = self._judged(victim, resource_version)
         if pod is None:
@@ -207,21 +219,35 @@ class FakeCluster(Cluster):
         )
         return self._change(pod, "status", conditions=(*others, mark))
 
-    async def delete(self, victim: Victim, resource_version: str) -> Deleted | None:
+    async def delete(
+        self, victim: Victim, resource_version: str, *, timeout_seconds: float = CALL_TIMEOUT_SECONDS
+    ) -> Deleted | None:
+        self.patience.append(("delete", timeout_seconds))
         await self._called("delete", victim.name)
         if self._judged(victim, resource_version) is None:
             return None
         self.leave(victim.name)
         return Deleted(30)
 
-    async def evict(self, victim: Victim, resource_version: str) -> bool:
+    async def evict(
+        self, victim: Victim, resource_version: str, *, timeout_seconds: float = CALL_TIMEOUT_SECONDS
+    ) -> bool:
+        self.patience.append(("evict", timeout_seconds))
         await self._called("evict", victim.name)
         if self._judged(victim, resource_version) is None:
             return False
         self.leave(victim.name)
         return True
 
-    async def dry_run(self, victim: Victim, resource_version: str, *, eviction: bool) -> bool:
+    async def dry_run(
+        self,
+        victim: Victim,
+        resource_version: str,
+        *,
+        eviction: bool,
+        timeout_seconds: float = CALL_TIMEOUT_SECONDS,
+    ) -> bool:
+        self.patience.append(("dry_run", timeout_seconds))
         await self._called("dry_run", victim.name)
         return self._judged(victim, resource_version) is not None
 

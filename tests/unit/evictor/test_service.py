@@ -14,6 +14,7 @@ from makeway.core.k8s.objects import Pod
 from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.queue_exempt import queue_exempt_namespaces
+from makeway.evictor.act.calls import ADMISSION_SECONDS, CALL_TIMEOUT_SECONDS
 from makeway.evictor.act.events import Events
 from makeway.evictor.act.holds import Holds
 from makeway.evictor.act.work import EvictorParts
@@ -407,6 +408,25 @@ async def test_a_refused_delete_rolls_back_and_the_last_victim_stays_untouched()
     assert not world.cluster.is_marked("a")
     assert world.cluster.marks() == ["a"]
     assert world.clock.now() == NOW
+
+
+async def test_after_a_write_without_an_answer_the_next_may_take_as_long_as_admission_webhooks() -> None:
+    world, order = World(*running("a")), make_order("a")
+    patience, clock = world.cluster.patience, world.clock
+
+    def hang() -> None:
+        clock.time += timedelta(seconds=patience[-1][1])
+
+    for _ in range(6):
+        world.cluster.before("delete", "a", hang)
+    world.cluster.always_fail("delete", "a", UNAVAILABLE)
+
+    await world.ends(order, "failed", "deadline")
+
+    first, second, *others = [seconds for operation, seconds in patience if operation == "delete"]
+    assert (first, second) == (CALL_TIMEOUT_SECONDS, ADMISSION_SECONDS)
+    assert all(CALL_TIMEOUT_SECONDS <= one < ADMISSION_SECONDS for one in others)
+    assert clock.now() <= order.not_after + timedelta(seconds=CALL_TIMEOUT_SECONDS)
 
 
 async def test_a_refusal_stops_what_waits_for_a_retry() -> None:

@@ -227,7 +227,7 @@ async def test_an_order_keeps_its_slot_while_one_victim_waits_to_try_again_and_o
     hanging: Counter[str] = Counter()
     most = 0
 
-    async def delete(victim: Victim, resource_version: str) -> Deleted | None:
+    async def delete(victim: Victim, resource_version: str, **_: float) -> Deleted | None:
         nonlocal most
         if victim.name.endswith("-0"):
             raise SERVER_ERROR
@@ -307,7 +307,7 @@ async def test_of_the_victims_of_one_order_sixteen_are_under_way_at_the_same_tim
     world = Running(1, *names)
     plain, under_way, most = world.cluster.delete, 0, 0
 
-    async def delete(victim: Victim, resource_version: str) -> Deleted | None:
+    async def delete(victim: Victim, resource_version: str, **_: float) -> Deleted | None:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)

@@ -18,6 +18,11 @@ from makeway.runtime.kube import AnswerTooLong, Api, ApiError, ApiUnavailable
 CALL_TIMEOUT_SECONDS: Final = 10.0
 """One request. A slow admission webhook may take as long; the retry reads first, so nothing is lost."""
 
+ADMISSION_SECONDS: Final = 35.0
+"""A write to a pod of which the last write was not answered in time: as long as a webhook may take, and the
+request itself. The API server gives up admission where its client does, so a retry as short comes to
+nothing."""
+
 
 @lru_cache(maxsize=1024)
 def pod_path(namespace: str, name: str) -> str:
@@ -39,11 +44,18 @@ class ApiCalls:
         return None if body is None else answers.pod(body)
 
     async def write(
-        self, operation: str, call: Any, pod: PodRef, body: object, **options: str
+        self,
+        operation: str,
+        call: Any,
+        pod: PodRef,
+        body: object,
+        *,
+        timeout_seconds: float = CALL_TIMEOUT_SECONDS,
+        **options: str,
     ) -> bytes | None:
         """Write to a pod, once; None where it is not this one any more."""
         sent = self.api.call(
-            call, pod.name, pod.namespace, body=body, timeout_seconds=CALL_TIMEOUT_SECONDS, **options
+            call, pod.name, pod.namespace, body=body, timeout_seconds=timeout_seconds, **options
         )
         return await self.called(operation, sent, pod)
 

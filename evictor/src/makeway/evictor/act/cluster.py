@@ -223,16 +223,25 @@ class Cluster:
         spec = answers.lease(body).spec
         return Epoch(spec.lease_transitions or 0, since=spec.acquire_time)
 
-    async def mark(self, victim: Victim, resource_version: str, message: str, now: datetime) -> Pod | None:
+    async def mark(
+        self,
+        victim: Victim,
+        resource_version: str,
+        message: str,
+        now: datetime,
+        *,
+        timeout_seconds: float = CALL_TIMEOUT_SECONDS,
+    ) -> Pod | None:
         """Set DisruptionTarget; return the pod as patched. TemporaryError where it has changed.
 
+        `timeout_seconds`: of the write, here and below.
         A strategic merge, so other conditions stay as they are. Without a version, here and below, the pod
         may have changed, as long as it is the same one: that is a JSON patch, and a test of it that does not
         hold is a conflict.
         """
         if resource_version:
             mark = patches.set_mark(victim.uid, resource_version, message, now)
-            body = await self._patch_status("mark", victim, mark, STRATEGIC_MERGE_PATCH)
+            body = await self._patch_status("mark", victim, mark, STRATEGIC_MERGE_PATCH, timeout_seconds)
             return None if body is None else answers.pod(body)
         read = await self._calls.read("get_pod", pod_path(victim.namespace, victim.name))
         if read is None:
@@ -240,23 +249,27 @@ class Cluster:
         conditions = answers.with_conditions(read).status.conditions
         by_uid = patches.set_mark_by_uid(victim.uid, conditions, message, now)
         try:
-            body = await self._patch_status("mark", victim, by_uid, JSON_PATCH)
+            body = await self._patch_status("mark", victim, by_uid, JSON_PATCH, timeout_seconds)
         except PermanentError as error:
             if not is_failed_test(error.__cause__):
                 raise
             raise TemporaryError("conflict", str(error)) from error
         return None if body is None else answers.pod(body)
 
-    async def delete(self, victim: Victim, resource_version: str) -> Deleted | None:
+    async def delete(
+        self, victim: Victim, resource_version: str, *, timeout_seconds: float = CALL_TIMEOUT_SECONDS
+    ) -> Deleted | None:
         """Delete with UID and resourceVersion as preconditions; without a version, the UID."""
-        delete = self._api.core.delete_namespaced_pod
-        body = await self._calls.write("delete", delete, victim, self._as_read(victim, resource_version))
+        delete, options = self._api.core.delete_namespaced_pod, self._as_read(victim, resource_version)
+        body = await self._calls.write("delete", delete, victim, options, timeout_seconds=timeout_seconds)
         if body is None:
             return None
         metadata = answers.delete_answer(body).metadata
         return Deleted((metadata.deletion_grace_period_seconds if metadata is not None else None) or 0)
 
-    async def evict(self, victim: Victim, resource_version: str) -> bool:
+    async def evict(
+        self, victim: Victim, resource_version: str, *, timeout_seconds: float = CALL_TIMEOUT_SECONDS
+    ) -> bool:
         """Ask the eviction API, which counts the budget and deletes in one; preconditions as `delete`.
 
         It puts its own reason into the DisruptionTarget condition. Pods that are pending or have ended it
@@ -264,16 +277,28 @@ class Cluster:
         """
         evict = self._api.core.create_namespaced_pod_eviction
         body = self._eviction(victim, self._as_read(victim, resource_version))
-        return await self._calls.write("evict", evict, victim, body, field_manager=EVICTOR) is not None
+        options: dict[str, Any] = {"field_manager": EVICTOR, "timeout_seconds": timeout_seconds}
+        return await self._calls.write("evict", evict, victim, body, **options) is not None
 
-    async def dry_run(self, victim: Victim, resource_version: str, *, eviction: bool) -> bool:
+    async def dry_run(
+        self,
+        victim: Victim,
+        resource_version: str,
+        *,
+        eviction: bool,
+        timeout_seconds: float = CALL_TIMEOUT_SECONDS,
+    ) -> bool:
         """Ask what `delete`, or `evict`, would be answered: admission and budgets count, nothing is done."""
         options = self._as_read(victim, resource_version, dry_run=True)
         if eviction:
             call, body = self._api.core.create_namespaced_pod_eviction, self._eviction(victim, options)
         else:
             call, body = self._api.core.delete_namespaced_pod, options
-        return await self._calls.write("dry_run", call, victim, body, dry_run="All") is not None
+        write = self._calls.write
+        return (
+            await write("dry_run", call, victim, body, timeout_seconds=timeout_seconds, dry_run="All")
+            is not None
+        )
 
     def _as_read(self, victim: Victim, resource_version: str, *, dry_run: bool = False) -> dict[str, Any]:
         """Delete a pod as it was read, and no other; its own grace period stands, as none is given.
@@ -309,9 +334,15 @@ class Cluster:
         await self._patch_status("clear_nomination", _ref(pod), patch, MERGE_PATCH)
 
     async def _patch_status(
-        self, operation: str, pod: PodRef, body: object, content_type: str
+        self,
+        operation: str,
+        pod: PodRef,
+        body: object,
+        content_type: str,
+        timeout_seconds: float = CALL_TIMEOUT_SECONDS,
     ) -> bytes | None:
-        options = {"_content_type": content_type, "field_manager": EVICTOR}
+        options: dict[str, Any] = {"_content_type": content_type, "field_manager": EVICTOR}
+        options["timeout_seconds"] = timeout_seconds
         return await self._calls.write(
             operation, self._api.core.patch_namespaced_pod_status, pod, body, **options
         )

@@ -7,7 +7,8 @@ that was read, or the UID alone (`contest`); and after a read of the brake that 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -18,6 +19,7 @@ from makeway.bus import tracing
 from makeway.bus.messages import Victim
 from makeway.core.k8s.objects import Pod
 from makeway.evictor.act import patches
+from makeway.evictor.act.calls import ADMISSION_SECONDS, CALL_TIMEOUT_SECONDS
 from makeway.evictor.act.looks import Looks
 from makeway.evictor.act.progress import VictimProgress
 from makeway.evictor.act.reads import Reads
@@ -193,7 +195,10 @@ class Eviction:
         await self._cluster.read_brake()
         self._work.may_act()
         now = self._work.clock.now()
-        marked = await self._cluster.mark(victim, judged.resource_version, self._message, now)
+        with self._patience(victim) as seconds:
+            marked = await self._cluster.mark(
+                victim, judged.resource_version, self._message, now, timeout_seconds=seconds
+            )
         if marked is not None:
             self._units.marked(victim, marked, now)
         await failpoint("evictor.after-mark", self._work.order.order_id)
@@ -205,7 +210,10 @@ class Eviction:
         await self._cluster.read_brake()
         self._work.may_act()
         hard = self._parts.mode_guard.has_hard_budgets(victim.namespace)
-        found = await self._cluster.dry_run(victim, judged.resource_version, eviction=hard)
+        with self._patience(victim) as seconds:
+            found = await self._cluster.dry_run(
+                victim, judged.resource_version, eviction=hard, timeout_seconds=seconds
+            )
         return None if found else Gone("not-found")
 
     async def _delete(self, progress: VictimProgress, judged: Delete) -> Deleted | Gone:
@@ -218,12 +226,14 @@ class Eviction:
         self._may_delete(victim)
         progress.delete_sent = True
         deleted: Deleted | None
+        version = judged.resource_version
         try:
-            if self._parts.mode_guard.has_hard_budgets(victim.namespace):
-                evicted = await self._cluster.evict(victim, judged.resource_version)
-                deleted = Deleted(judged.grace_period_seconds) if evicted else None
-            else:
-                deleted = await self._cluster.delete(victim, judged.resource_version)
+            with self._patience(victim) as seconds:
+                if self._parts.mode_guard.has_hard_budgets(victim.namespace):
+                    evicted = await self._cluster.evict(victim, version, timeout_seconds=seconds)
+                    deleted = Deleted(judged.grace_period_seconds) if evicted else None
+                else:
+                    deleted = await self._cluster.delete(victim, version, timeout_seconds=seconds)
         except TemporaryError as error:
             progress.answer_lost = progress.answer_lost or error.reason in LOST
             raise
@@ -234,6 +244,22 @@ class Eviction:
         self._units.went(progress)
         self._parts.events.preempted(self._work.order, victim)
         return deleted
+
+    @contextlib.contextmanager
+    def _patience(self, victim: Victim) -> Iterator[float]:
+        """Return how long a write may take: longer where the last one was not answered in time.
+
+        It is over with the order's time, but for what any write is given.
+        """
+        progress, seconds = self._work.progress[victim.uid], CALL_TIMEOUT_SECONDS
+        if progress.unanswered:
+            left = (self._work.order.not_after - self._work.clock.now()).total_seconds()
+            seconds = max(seconds, min(ADMISSION_SECONDS, left))
+        try:
+            yield seconds
+        except TemporaryError as error:
+            progress.unanswered = progress.unanswered or error.reason == "unavailable"
+            raise
 
     def _may_delete(self, victim: Victim) -> None:
         """Called right before a deletion, as `OrderWork.may_act`."""

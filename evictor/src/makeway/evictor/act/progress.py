@@ -23,6 +23,8 @@ class VictimProgress:
     deleted_at: datetime | None = None
     answer_lost: bool = False
     """A deletion was sent, and the API server did not say what became of it."""
+    unanswered: bool = False
+    """A write to it was not answered in time, so the next may take longer."""
     marked_as_read: bool = False
     """Its mark was the first look at it."""
     contest: Contest = field(default_factory=Contest)
