@@ -14,12 +14,13 @@ from functools import cache
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from bench.full_cluster import CPU, MEMORY, full_cluster
 from bench.warmup import warm_up
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.snapshot.changes import PutPod, RemovePod
 from makeway.planner.snapshot.state import Snapshot
-from unit.planner.building import NOW, ask, make_budget, make_node, make_pod, make_snapshot
+from unit.planner.building import NOW, ask, make_pod
 from unit.planner.caching import plan
 
 SIZES = (1_000, 5_000, 15_000, 50_000)
@@ -29,7 +30,6 @@ CANDIDATES = 3
 _PODS_A_NODE = 30
 _PODS = 150_000
 _APPS = 50
-_CPU, _MEMORY = 100, 2**28
 
 _numbers = itertools.count()
 
@@ -37,24 +37,8 @@ _numbers = itertools.count()
 @cache
 def cluster(nodes: int) -> Snapshot:
     """Make a cluster of full nodes."""
-    each = min(_PODS_A_NODE, _PODS // nodes)
     warm_up()
-    return make_snapshot(
-        (make_node(f"n{node:05}", pods=110, cpu=each * _CPU, memory=each * _MEMORY) for node in range(nodes)),
-        (
-            make_pod(
-                f"p{node:05}-{slot}",
-                f"n{node:05}",
-                10 * ((node + slot) % 10),
-                start=(node * 31 + slot * 17) % 1000,
-                labels={"app": f"app-{(node * 7 + slot) % _APPS}"},
-                requests={"cpu": _CPU, "memory": _MEMORY},
-            )
-            for node in range(nodes)
-            for slot in range(each)
-        ),
-        (make_budget(f"budget-{app}", {"app": f"app-{app}"}, allowed=app % 3) for app in range(0, _APPS, 5)),
-    )
+    return full_cluster(nodes, min(_PODS_A_NODE, _PODS // nodes), _APPS, range(0, _APPS, 5))
 
 
 @pytest.fixture(params=SIZES, ids=lambda nodes: f"{nodes} nodes")
@@ -67,7 +51,7 @@ def snapshot(request: pytest.FixtureRequest) -> Iterator[Snapshot]:
 
 def question(memory: int = 0) -> Question:
     """A preemptor of three pods' size; another amount of memory is another class."""
-    pod = make_pod("P", "", 95, requests={"cpu": 3 * _CPU, "memory": 3 * _MEMORY - memory})
+    pod = make_pod("P", "", 95, requests={"cpu": 3 * CPU, "memory": 3 * MEMORY - memory})
     return ask(pod, max_candidates=CANDIDATES)
 
 

@@ -11,14 +11,12 @@ the fastest of the group. `first`: nothing is known of the preemptor's class, so
 from __future__ import annotations
 
 import random
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from makeway.bus.plan import NodeSelection
 from makeway.core.k8s.importance import microseconds
-from makeway.core.k8s.objects import Metadata, PriorityClass
 from makeway.core.policy.document import Policy, PolicyLimits, Protection
 from makeway.core.policy.facts import PodFacts
 from makeway.core.policy.preemption import (
@@ -29,26 +27,17 @@ from makeway.core.policy.preemption import (
     Preemption,
     PreemptionRule,
 )
-from makeway.core.policy.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.planner.plan.node_scores import NodeScoreCaches
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
-from makeway.planner.snapshot.changes import (
-    Adopt,
-    Enforce,
-    PutBudget,
-    PutNode,
-    PutPod,
-    PutPriorityClass,
-    RemovePod,
-)
+from makeway.planner.snapshot.changes import Adopt, PutPod, RemovePod
+from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
-from unit.planner.building import make_budget, make_node, make_pod
+from unit.planner.building import NOW, ask, make_budget, make_class, make_node, make_pod, make_snapshot
 from unit.planner.caching import cache_of, plan
 
 NODES, PODS = 5000, 30
-NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 CLASSES = ("steady-10m", "steady-30m", "steady", "plain")
 NAMESPACES = tuple(f"team-{number}" for number in range(20))
 
@@ -94,61 +83,41 @@ QUEUES = QueueTree.of(
 """A queue that is below its guarantee, as most are: none of its pods may go for another's."""
 
 
-def priority_class(name: str, minimum: int | None, seconds: int) -> PriorityClass:
-    asked = {MINIMUM_PREEMPTABLE_PRIORITY: str(minimum), TOLERATION_SECONDS: str(seconds)}
-    return PriorityClass(metadata=Metadata(name=name, annotations=asked if minimum is not None else None))
-
-
 def cluster(name: str, minimum: int) -> Snapshot:
     """The same cluster whatever the policy: full nodes, a quarter of the pods without PriorityClass."""
     chance = random.Random(1)
-    snapshot = Snapshot()
-    snapshot.apply(Enforce(POLICIES[name], "rev-1"))
+
+    def pod(node: str, slot: int) -> PodRecord:
+        since = microseconds(NOW - timedelta(minutes=chance.randrange(1, 120)))
+        queue = RESERVED if slot % 10 == 0 else ""
+        return make_pod(
+            f"{node}-{slot}",
+            node,
+            chance.choice((0, 100, 500)),
+            namespace=chance.choice(NAMESPACES),
+            labels={"app": chance.choice(("web", "crunch", "mail")), "queue": queue},
+            start_micros=since,
+            facts=PodFacts(priority_class=chance.choice(("", *CLASSES)), scheduled_micros=since, queue=queue),
+        )
+
+    nodes = [f"node-{number:04d}" for number in range(NODES)]
+    seconds = {"steady-10m": 600, "steady-30m": 1800, "steady": -1} if name in TOLERATING else {}
+    snapshot = make_snapshot(
+        [make_node(node, PODS * 100) for node in nodes],
+        (pod(node, slot) for node in nodes for slot in range(PODS)),
+        [make_budget("web", {"app": "web"}, 3, namespace=namespace) for namespace in NAMESPACES],
+        classes=[make_class(one, minimum if one in seconds else None, seconds.get(one)) for one in CLASSES],
+        policy=POLICIES[name],
+    )
     if name == "guarantee":
         snapshot.apply(Adopt(QUEUES, "rev-1"))
-    for index, one in enumerate(CLASSES):
-        asked = minimum if name in TOLERATING and one != "plain" else None
-        snapshot.apply(PutPriorityClass(priority_class(one, asked, (600, 1800, -1, 0)[index])))
-    for namespace in NAMESPACES:
-        snapshot.apply(PutBudget(make_budget("web", {"app": "web"}, 3, namespace=namespace)))
-    for number in range(NODES):
-        node = f"node-{number:04d}"
-        snapshot.apply(PutNode(make_node(node, PODS * 100)))
-        for slot in range(PODS):
-            since = NOW - timedelta(minutes=chance.randrange(1, 120))
-            queue = RESERVED if slot % 10 == 0 else ""
-            snapshot.apply(
-                PutPod(
-                    make_pod(
-                        f"{node}-{slot}",
-                        node,
-                        chance.choice((0, 100, 500)),
-                        namespace=chance.choice(NAMESPACES),
-                        labels={"app": chance.choice(("web", "crunch", "mail")), "queue": queue},
-                        start_micros=microseconds(since),
-                        facts=PodFacts(
-                            priority_class=chance.choice(("", *CLASSES)),
-                            scheduled_micros=microseconds(since),
-                            queue=queue,
-                        ),
-                    )
-                )
-            )
     return snapshot
 
 
 def question(priority: int, pods: int) -> Question:
     """A preemptor that needs the room of so many pods, on any node."""
     of_class = PodFacts(priority_class="steady")
-    preemptor = make_pod("preemptor", priority=priority, size=pods * 100, facts=of_class)
-    return Question(
-        preemptor=preemptor,
-        needs=preemptor.requests,
-        may_preempt=True,
-        scheduler_name="default-scheduler",
-        nodes=NodeSelection(all_but=True),
-        max_candidates=16,
-    )
+    return ask(make_pod("preemptor", priority=priority, size=pods * 100, facts=of_class))
 
 
 @pytest.fixture(scope="module", params=POLICIES)

@@ -29,6 +29,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from bench.api_server import pod
+from bench.full_cluster import CPU, MEMORY, full_cluster
 from bench.options import read_options
 from bench.warmup import warm_up
 from makeway.bus.comparison import Comparison
@@ -41,9 +42,8 @@ from makeway.planner.orders.ledger import Ledger
 from makeway.planner.snapshot.changes import Change, PutBudget, PutPod, RemovePod
 from makeway.planner.snapshot.records import PodRecord, pod_record
 from makeway.planner.snapshot.state import Snapshot
-from unit.planner.building import NOW, make_budget, make_node, make_pod, make_snapshot
+from unit.planner.building import NOW, make_budget
 
-_CPU, _MEMORY = 100, 2**28
 _APPS = 500
 _BUDGETS = 200
 _VICTIMS = 3
@@ -108,27 +108,6 @@ class Planner:
             self.observing.drop(_object(record))
 
 
-def cluster(nodes: int, pods: int) -> Snapshot:
-    """Make a cluster of full nodes, some of whose pods are under budgets."""
-    each = pods // nodes
-    return make_snapshot(
-        (make_node(f"n{node:05}", pods=110, cpu=each * _CPU, memory=each * _MEMORY) for node in range(nodes)),
-        (
-            make_pod(
-                f"p{node:05}-{slot}",
-                f"n{node:05}",
-                10 * ((node + slot) % 10),
-                start=(node * 31 + slot * 17) % 1000,
-                labels={"app": f"app-{(node * 7 + slot) % _APPS}"},
-                requests={"cpu": _CPU, "memory": _MEMORY},
-            )
-            for node in range(nodes)
-            for slot in range(each)
-        ),
-        (make_budget(f"budget-{app}", {"app": f"app-{app}"}, allowed=app % 3) for app in range(_BUDGETS)),
-    )
-
-
 def _object(record: PodRecord, **status: Any) -> Pod:
     """Give a pod as the list-watch has it."""
     metadata = {
@@ -138,7 +117,7 @@ def _object(record: PodRecord, **status: Any) -> Pod:
         "labels": dict(record.labels),
         "ownerReferences": [{"uid": f"owner-of-{record.labels.get('app', record.name)}"}],
     }
-    requests = {"cpu": f"{_CPU}m", "memory": str(_MEMORY)}
+    requests = {"cpu": f"{CPU}m", "memory": str(MEMORY)}
     spec = {
         "nodeName": record.node,
         "schedulerName": _SCHEDULER,
@@ -158,7 +137,7 @@ def _raw(record: PodRecord, number: int) -> bytes:
 
 
 def _preemptor(number: int, node: str) -> Pod:
-    requests = {"cpu": f"{_VICTIMS * _CPU}m", "memory": str(_VICTIMS * _MEMORY)}
+    requests = {"cpu": f"{_VICTIMS * CPU}m", "memory": str(_VICTIMS * MEMORY)}
     name = f"urgent-{number}"
     return msgspec.convert(
         {
@@ -184,7 +163,7 @@ def _rounds(snapshot: Snapshot, count: int) -> Iterator[tuple[str, list[PodRecor
 async def measure(nodes: int, pods: int, events: int, preemptions: int, *, follows: bool) -> dict[str, float]:
     """Give memory and CPU time of one process."""
     warm_up()
-    planner = Planner(cluster(nodes, pods), follows=follows)
+    planner = Planner(full_cluster(nodes, pods // nodes, _APPS, range(_BUDGETS)), follows=follows)
     gc.collect()
     gc.freeze()
     snapshot = planner.snapshot

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
-from makeway.bus.messages import Placement
-from makeway.bus.plan import NodeSelection
-from makeway.core.k8s.budget import budget_of
-from makeway.core.k8s.objects import LabelSelector, Metadata, PodDisruptionBudget, PodDisruptionBudgetSpec
-from makeway.core.policy.facts import PodFacts
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.planner import plan
-from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import GangPlan, Plan, PlanRefusal
-from makeway.planner.snapshot.changes import PutBudget, PutNode, PutPod
-from makeway.planner.snapshot.records import NodeRecord, PodRecord
-from makeway.planner.snapshot.signatures.table import PodSignature
-from makeway.planner.snapshot.state import Snapshot
+from unit.planner.building import NOW, ask, make_budget, make_node, make_pod, make_snapshot
 
 _LABELS = {"app": "warm-up"}
 
@@ -27,51 +16,15 @@ def warm_up() -> tuple[Plan | PlanRefusal, GangPlan | PlanRefusal]:
 
     The first plan for a pod takes some 40 ms longer, the first one for a group 10 ms.
     """
-    snapshot = Snapshot()
-    selector = LabelSelector(match_labels=_LABELS)
-    snapshot.apply(
-        PutBudget(
-            budget_of(
-                PodDisruptionBudget(
-                    metadata=Metadata(name="warm-up"), spec=PodDisruptionBudgetSpec(selector=selector)
-                )
-            )
-        )
-    )
-    for node in ("a", "b", "c"):
-        snapshot.apply(PutNode(NodeRecord(name=node, allocatable={"cpu": 2, "pods": 110})))
-        for index in range(2):
-            snapshot.apply(PutPod(_pod(f"{node}{index}", node=node, priority=index)))
-    for name in ("nominated", "assumed", "preemptor"):
-        snapshot.apply(PutPod(_pod(name, node="", priority=9)))
-    question = Question(
-        preemptor=_pod("preemptor", node="", priority=5),
-        needs={"cpu": 1, "pods": 1},
-        may_preempt=True,
-        scheduler_name="",
-        nodes=NodeSelection(all_but=True),
-        max_candidates=16,
-        nominations=(Placement(namespace="", name="nominated", uid="nominated", node="a"),),
-        assumed=(Placement(namespace="", name="assumed", uid="assumed", node="b"),),
+    pods = [make_pod(f"{node}{index}", node, index, labels=_LABELS) for node in "abc" for index in range(2)]
+    pods += [make_pod(name, priority=9, labels=_LABELS) for name in ("nominated", "assumed", "preemptor")]
+    nodes = [make_node(name, 200) for name in "abc"]
+    snapshot = make_snapshot(nodes, pods, [make_budget("warm-up", _LABELS, 0)])
+    question = ask(
+        make_pod("preemptor", priority=5, labels=_LABELS),
+        nominations=[("nominated", "a")],
+        assumed=[("assumed", "b")],
         in_flight={"a0": "ord-warm-up"},
     )
-    now = datetime.now(UTC)
     gang = GangQuestion("warm-up", (GangClass(question, 3),), 2)
-    return plan(snapshot, question, now), plan_gang(snapshot, gang, now)
-
-
-def _pod(uid: str, *, node: str, priority: int) -> PodRecord:
-    return PodRecord(
-        namespace="",
-        name=uid,
-        uid=uid,
-        node=node,
-        priority=priority,
-        start_micros=0,
-        grace_period_seconds=0,
-        terminating=False,
-        requests={"cpu": 1, "pods": 1},
-        labels=_LABELS,
-        facts=PodFacts(priority=priority),
-        signature=PodSignature(namespace=""),
-    )
+    return plan(snapshot, question, NOW), plan_gang(snapshot, gang, NOW)
