@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from functools import cached_property
 from typing import Any
 from urllib.parse import parse_qsl
@@ -10,6 +12,15 @@ from kubernetes_asyncio.client import Configuration
 
 from makeway.runtime.kube import TypedApis
 from makeway.runtime.kube_client import Client
+
+
+class SilentWatch:
+    """A fake whose watches stand, and tell nothing."""
+
+    async def stream(self, path: str, **_: object) -> AsyncIterator[list[bytes]]:
+        """Yield nothing, ever."""
+        await asyncio.Event().wait()
+        yield []
 
 
 class FakeApis(TypedApis):

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -64,20 +63,11 @@ class FakeConfigMap(FakeApis):
     def __init__(self, data: dict[str, str] | None) -> None:
         self.data = data
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        timeout_seconds: float = 10.0,
-    ) -> bytes:
+    async def request(self, method: str, path: str, *, body: bytes = b"", **_: object) -> bytes:
         if self.data is None:
             raise ApiError(404, "NotFound", "not found")
         if method == "PATCH":
-            self.data |= msgspec.json.decode(body or b"{}")["data"]
+            self.data |= msgspec.json.decode(body)["data"]
         return msgspec.json.encode({"metadata": {"name": "makeway-breaker"}, "data": self.data})
 
 

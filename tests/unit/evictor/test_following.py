@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -54,9 +54,7 @@ class PodsApi:
             raise ApiError(403, "Forbidden", "pods is forbidden")
         return msgspec.json.encode({"metadata": {"resourceVersion": "10"}, "items": self.pods})
 
-    async def stream(
-        self, path: str, *, query: Mapping[str, str], idle_timeout_seconds: float
-    ) -> AsyncIterator[list[bytes]]:
+    async def stream(self, path: str, **_: object) -> AsyncIterator[list[bytes]]:
         self.watching += 1
         try:
             yield []

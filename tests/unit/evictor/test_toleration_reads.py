@@ -1,7 +1,5 @@
 """What the evictor takes the record of tolerations for, as the API server answers."""
 
-from collections.abc import Mapping
-
 import msgspec
 import pytest
 
@@ -15,9 +13,7 @@ class Api:
     def __init__(self, *answers: bytes | Exception) -> None:
         self._answers = list(answers)
 
-    async def request(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout_seconds: float = 10.0
-    ) -> bytes:
+    async def request(self, method: str, path: str, **_: object) -> bytes:
         assert (method, path) == ("GET", "/api/v1/namespaces/mw/configmaps/makeway-tolerations")
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):

@@ -1,6 +1,5 @@
 """The record of tolerations: what is written of which classes, what counts of it, and what is told."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -18,7 +17,7 @@ from makeway.planner.service.watch import Feed, HandlerGroup
 from makeway.planner.snapshot.changes import PutPod
 from makeway.runtime.kube import ApiError
 from recorded_events import RecordedEvents
-from typed_calls import FakeApis
+from typed_calls import FakeApis, SilentWatch
 from unit.planner.building import (
     HIGH,
     LOW,
@@ -36,7 +35,7 @@ PLAIN = make_class("steady")
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class Api(FakeApis):
+class Api(SilentWatch, FakeApis):
     """One ConfigMap with its version; `refuses`: what a write is answered with."""
 
     def __init__(self) -> None:
@@ -51,22 +50,12 @@ class Api(FakeApis):
         )
         return ConfigMap(metadata=metadata, data=dict(self.data))
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        timeout_seconds: float = 10.0,
-        most_bytes: int | None = None,
-    ) -> bytes:
+    async def request(self, method: str, path: str, *, body: bytes = b"{}", **_: object) -> bytes:
         assert (method, path) == ("PATCH", "/api/v1/namespaces/mw/configmaps/makeway-tolerations")
         self.writes += 1
         if self.refuses is not None:
             raise self.refuses
-        change = msgspec.json.decode(body or b"{}")
+        change = msgspec.json.decode(body)
         if change["metadata"]["resourceVersion"] != str(self.version):
             raise ApiError(409, "Conflict", "the object has been modified")
         for name, text in change["data"].items():
@@ -75,12 +64,6 @@ class Api(FakeApis):
                 self.data[name] = text
         self.version += 1
         return b"{}"
-
-    async def stream(
-        self, path: str, *, query: Mapping[str, str], idle_timeout_seconds: float
-    ) -> AsyncIterator[Sequence[bytes]]:
-        raise AssertionError("nothing is watched")
-        yield ()
 
 
 class World:

@@ -44,6 +44,7 @@ from makeway.planner.snapshot.volumes import ClaimRecord
 from makeway.runtime.connections import OtherClusterError
 from makeway.runtime.kube import ApiError
 from makeway.runtime.listwatch import ListWatchTimings
+from typed_calls import SilentWatch
 from unit.planner.building import make_node, make_pod, make_snapshot, settle
 
 T = TypeVar("T")
@@ -267,7 +268,7 @@ def test_volumes_and_classes_are_kept_by_name_and_forgotten() -> None:
     assert snapshot.devices == frozenset()
 
 
-class Silent:
+class Silent(SilentWatch):
     """An API server that answers one page for every list, and says nothing in a watch."""
 
     def __init__(self, version: int, refused: tuple[str, ...] = ()) -> None:
@@ -278,12 +279,6 @@ class Silent:
         if path in self._refused:
             raise ApiError(403, "Forbidden", f"{path} is forbidden")
         return self._page
-
-    async def stream(
-        self, path: str, *, query: Mapping[str, str], idle_timeout_seconds: float
-    ) -> AsyncIterator[list[bytes]]:
-        await asyncio.Event().wait()
-        yield []
 
 
 async def test_it_is_behind_whoever_has_seen_more_of_anything_it_follows() -> None:
@@ -343,9 +338,7 @@ class Served:
         items = [self.group] if path.endswith("/podgroups") else []
         return msgspec.json.encode({"metadata": {"resourceVersion": "9"}, "items": items})
 
-    async def stream(
-        self, path: str, *, query: Mapping[str, str], idle_timeout_seconds: float
-    ) -> AsyncIterator[Sequence[bytes]]:
+    async def stream(self, path: str, **_: object) -> AsyncIterator[list[bytes]]:
         self.asked.append(path)
         await asyncio.sleep(3600)
         yield []

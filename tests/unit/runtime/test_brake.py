@@ -1,7 +1,7 @@
 """Reading the brake: fresh before an eviction, shared by all who ask, and safe where it cannot be read."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -12,12 +12,13 @@ from makeway.core.policy.brake import RELEASED, Brake
 from makeway.runtime.brake import FRESH_SECONDS, BrakeMetrics, BrakeReader
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.kube import ApiError, ApiUnavailable
+from typed_calls import SilentWatch
 
 SET = {"mode": "off", "by": "ops"}
 FORBIDDEN = ApiError(403, "Forbidden", 'configmaps "makeway-brake" is forbidden')
 
 
-class FakeApi:
+class FakeApi(SilentWatch):
     """One ConfigMap, or none. `answers` are awaited before a read is answered; a watch says nothing."""
 
     def __init__(self) -> None:
@@ -41,12 +42,6 @@ class FakeApi:
         if data is None:
             raise ApiError(404, "NotFound", "not found")
         return msgspec.json.encode({"metadata": {"name": "makeway-brake"}, "data": data})
-
-    async def stream(
-        self, path: str, *, query: Mapping[str, str], idle_timeout_seconds: float
-    ) -> AsyncIterator[Sequence[bytes]]:
-        await asyncio.Event().wait()
-        yield []
 
 
 class World:

@@ -52,17 +52,11 @@ class FakeApi:
         self.times: list[float] = []
 
     async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        timeout_seconds: float = 10.0,
-        most_bytes: int | None = None,
+        self, method: str, path: str, *, query: Any = None, most_bytes: int | None = None, **_: object
     ) -> bytes:
         assert (method, path, most_bytes) == ("GET", RESOURCE.path, PAGE_BYTES)
         self.times.append(time.monotonic())
-        self.list_queries.append(dict(query or {}))
+        self.list_queries.append(dict(query))
         answer = self.lists.pop(0) if self.lists else ApiUnavailable("script is over")
         if isinstance(answer, Exception):
             raise answer
