@@ -43,9 +43,9 @@ HOST = "127.0.0.1"
 _REASONS = ("NoLowerPriorityPods", "NotEnoughRoom", "PodsSpared", "NoPotentialNodes")
 
 
-def story_messages(count: int, now: datetime, seed: int = 1) -> list[Message]:
+def story_messages(count: int, now: datetime) -> list[Message]:
     """Make the messages of so many preemptions or refusals, the eldest first."""
-    chance = random.Random(seed)
+    chance = random.Random(1)
     messages: list[Message] = []
     for number in range(count):
         at = now - timedelta(seconds=5 + (count - number) * 3300 / count)

@@ -45,12 +45,10 @@ _STREAMS = "makeway-streams"
 _IN_POD = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
-def render(
-    *settings: str, values: Path | None = None, name: str = "makeway", namespace: str = NAMESPACE
-) -> list[Manifest]:
+def render(*settings: str, values: Path | None = None) -> list[Manifest]:
     """`helm template` with these `--set`s, over a file of values."""
     helm = ensure([HELM], ConsoleProgress())[HELM.name]
-    command = [str(helm), "template", name, str(CHART), f"--namespace={namespace}"]
+    command = [str(helm), "template", "makeway", str(CHART), f"--namespace={NAMESPACE}"]
     command += [f"--kube-version={KUBERNETES_VERSION}", *(f"--set={one}" for one in settings)]
     command += [f"--values={values}"] if values else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -50,9 +50,7 @@ def in_group(name: str) -> dict[str, Any]:
     return {"schedulingGroup": {"podGroupName": name}}
 
 
-async def gang(
-    space: Space, name: str = "gang", *, members: int = 3, cpu: int = 1000, queue: str = "", **spec: Any
-) -> Gang:
+async def gang(space: Space, name: str = "gang", *, members: int = 3, queue: str = "", **spec: Any) -> Gang:
     """Create a gang of so many members, all of which it needs. `spec`: more fields of its PodGroup."""
     uid = await pod_group(
         space,
@@ -63,7 +61,7 @@ async def gang(
         **spec,
     )
     names = [f"{name}-{number}" for number in range(members)]
-    pods = [sized(one, "high", cpu).spec(**in_group(name)) for one in names]
+    pods = [sized(one, "high", 1000).spec(**in_group(name)) for one in names]
     await space.create(*(pod.label("queue", queue) if queue else pod for pod in pods))
     return Gang(uid, names)
 

@@ -78,9 +78,9 @@ async def namespace_uid(api: Api, name: str) -> str:
     return str(json.loads(await api.request("GET", f"/api/v1/namespaces/{name}"))["metadata"]["uid"])
 
 
-def queued(name: str, queue: str, cpu: int = 10) -> PodBuilder:
-    """A pod of a queue that requests so many milli-CPU."""
-    return make_pod(name).cpu(f"{cpu}m").label("yunikorn.apache.org/queue", queue)
+def queued(name: str, queue: str) -> PodBuilder:
+    """A pod of a queue that requests ten milli-CPU."""
+    return make_pod(name).cpu("10m").label("yunikorn.apache.org/queue", queue)
 
 
 class Elsewhere:
@@ -138,7 +138,7 @@ async def until_bound_count(space: Space, count: int, *, seconds: float = PATIEN
     )
 
 
-async def until_waiting(space: Space, name: str, *parts: str, seconds: float = PATIENT_SECONDS) -> str:
+async def until_waiting(space: Space, name: str, *parts: str) -> str:
     """Wait until a pod's condition says that it does not fit, with these words; gives the message."""
 
     async def said() -> str:
@@ -149,7 +149,7 @@ async def until_waiting(space: Space, name: str, *parts: str, seconds: float = P
             raise NotYet(message or "no condition")
         return message
 
-    return await until(f"pod {name} waits", said, seconds=seconds)
+    return await until(f"pod {name} waits", said)
 
 
 def most_at_once(space: Space) -> int:

@@ -113,31 +113,29 @@ def deletes_of(space: Space, name: str) -> list[AuditEvent]:
     ]
 
 
-async def first_decision(space: Space, preemptor: Pod, *, seconds: float = PATIENT_SECONDS) -> DecisionRecord:
+async def first_decision(space: Space, preemptor: Pod) -> DecisionRecord:
     """The first decision record about a pod."""
 
     async def ask() -> DecisionRecord | None:
         decisions = await space.bus.decisions(preemptor.metadata.uid)
         return decisions[0] if decisions else None
 
-    return await until(f"a decision about {preemptor.metadata.name}", ask, seconds=seconds)
+    return await until(f"a decision about {preemptor.metadata.name}", ask)
 
 
 async def outcome_of_order(
-    space: Space, preemptor: Pod, number: int = 0, *, seconds: float = PATIENT_SECONDS
+    space: Space, preemptor: Pod, *, seconds: float = PATIENT_SECONDS
 ) -> tuple[EvictionOrder, Outcome]:
-    """A preemptor's order, counted from 0, and its outcome."""
+    """A preemptor's first order, and its outcome."""
 
     async def ask() -> tuple[EvictionOrder, Outcome]:
-        orders = await space.bus.orders(preemptor.metadata.uid)
-        if len(orders) <= number:
-            raise NotYet(f"{len(orders)} orders")
-        outcomes = await space.bus.outcomes(orders[number].order_id)
-        if not outcomes:
-            raise NotYet(f"no outcome of {orders[number].order_id}")
-        return orders[number], outcomes[0]
+        for order in await space.bus.orders(preemptor.metadata.uid):
+            for outcome in await space.bus.outcomes(order.order_id):
+                return order, outcome
+            raise NotYet(f"no outcome of {order.order_id}")
+        raise NotYet("no order")
 
-    return await until(f"the outcome of order {number} for {preemptor.metadata.name}", ask, seconds=seconds)
+    return await until(f"the outcome of the order for {preemptor.metadata.name}", ask, seconds=seconds)
 
 
 async def all_orders(space: Space, preemptors: Iterable[Pod]) -> list[EvictionOrder]:

@@ -38,16 +38,16 @@ def queues_yaml(*queues: Tree, enabled: bool = True, reclaim: bool = False) -> s
     return yaml.safe_dump({"partitions": [{"preemption": preemption, "queues": list(queues)}]})
 
 
-def in_queue(space: Space, name: str, cpu: int, path: str = "") -> PodBuilder:
+def in_queue(name: str, cpu: int, path: str = "") -> PodBuilder:
     """A pod of so many cores on node n1, in the queue of the space's namespace or another."""
     builder = make_pod(name).priority("low").cpu(cpu).on("n1")
     return builder.label("queue", path) if path else builder
 
 
-async def run_in_queue(space: Space, *sizes: int, path: str = "") -> None:
+async def run_in_queue(space: Space, *sizes: int) -> None:
     """Run pods p1, p2, … of so many cores on one node of 100."""
     await space.add_nodes(make_node("n1").cpu(100))
-    await run_victims(space, *(in_queue(space, f"p{place}", cpu, path) for place, cpu in enumerate(sizes, 1)))
+    await run_victims(space, *(in_queue(f"p{place}", cpu) for place, cpu in enumerate(sizes, 1)))
 
 
 async def report_of(cluster: RunningCluster, path: str = "") -> QueueReport:

@@ -66,9 +66,9 @@ def as_victim(pod: Pod, uid: str = "") -> Victim:
     return msgspec.structs.replace(found, uid=uid) if uid else found
 
 
-def waiting_pod(name: str, priority: str = "high") -> PodBuilder:
+def waiting_pod(name: str) -> PodBuilder:
     """A pod that no scheduler looks at."""
-    return make_pod(name).priority(priority).spec(schedulerName="nobody")
+    return make_pod(name).priority("high").spec(schedulerName="nobody")
 
 
 async def run_one(space: Space, pod: PodBuilder | None = None) -> Pod:

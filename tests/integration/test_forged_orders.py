@@ -123,9 +123,7 @@ async def test_a_quota_order_by_the_planners_key_deletes_only_what_queues_allow(
     async with installed.space() as space:
         await space.add_nodes(make_node("n1").cpu(10))
         own = f"root.{space.namespace}"
-        inside, outside = await space.run(
-            in_queue(space, "inside", 1), in_queue(space, "outside", 1, "root.default")
-        )
+        inside, outside = await space.run(in_queue("inside", 1), in_queue("outside", 1, "root.default"))
         system = await system_pod(space)
         pods = (inside, outside, system)
         try:
@@ -165,7 +163,7 @@ async def test_an_order_by_the_planners_login_without_its_key_deletes_nothing(in
     async with installed.space() as space:
         await space.add_nodes(make_node("n1").cpu(10))
         own = f"root.{space.namespace}"
-        (pod,) = await space.run(in_queue(space, "pod", 1))
+        (pod,) = await space.run(in_queue("pod", 1))
         await until_read(installed, space, queues_yaml(queue(space.namespace, max=1, delay="1h")))
         try:
             unsigned = await forged(space, own, pod)

@@ -29,8 +29,8 @@ async def test_a_queue_at_its_guarantee_is_spared_though_its_pods_are_less_impor
     )
     await run_victims(
         space,
-        *(in_queue(space, f"a{number}", 1, f"{own}.a") for number in range(2)),
-        *(in_queue(space, f"b{number}", 1, f"{own}.b").priority("mid") for number in range(2)),
+        *(in_queue(f"a{number}", 1, f"{own}.a") for number in range(2)),
+        *(in_queue(f"b{number}", 1, f"{own}.b").priority("mid") for number in range(2)),
     )
 
     await space.create(make_pod("p").priority("high").cpu(1).label("queue", f"{own}.p"))
@@ -45,8 +45,8 @@ async def test_a_preemptor_whose_queue_is_at_max_evicts_only_from_its_own_queue(
     await put_queues(space.cluster, queues_yaml(queue(space.namespace, queue("p", max=2), queue("b"))))
     await run_victims(
         space,
-        *(in_queue(space, f"p{number}", 1, f"{own}.p").priority("mid") for number in range(2)),
-        *(in_queue(space, f"b{number}", 1, f"{own}.b") for number in range(2)),
+        *(in_queue(f"p{number}", 1, f"{own}.p").priority("mid") for number in range(2)),
+        *(in_queue(f"b{number}", 1, f"{own}.b") for number in range(2)),
     )
 
     await space.create(make_pod("p").priority("high").cpu(1).label("queue", f"{own}.p"))

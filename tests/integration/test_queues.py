@@ -101,8 +101,8 @@ async def test_a_guarantee_leaves_something_over_and_is_named(space: Space) -> N
 
 async def test_where_the_api_server_refuses_one_pod_another_goes_and_the_cause_is_named(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu(100))
-    await space.run(*(in_queue(space, name, 5).priority("mid") for name in ("p1", "p2")))
-    await run_victims(space, in_queue(space, "first", 5).label(*UNDELETABLE))
+    await space.run(*(in_queue(name, 5).priority("mid") for name in ("p1", "p2")))
+    await run_victims(space, in_queue("first", 5).label(*UNDELETABLE))
 
     async with deletes_refused(space, "first"):
         await put_queues(space.cluster, queues_yaml(queue(space.namespace, max=10, delay="1s")))
@@ -190,7 +190,7 @@ async def test_a_success_is_undone_where_pods_are_made_past_the_gate(space: Spac
     state = await until_ended(space.cluster, path(space))
     assert state.result == "success"
 
-    await space.run(in_queue(space, "past", 1))  # on its node, without the scheduler
+    await space.run(in_queue("past", 1))  # on its node, without the scheduler
     found = await until_state(
         space.cluster,
         path(space),
@@ -206,7 +206,7 @@ async def test_a_success_is_undone_where_pods_are_made_past_the_gate(space: Spac
 async def test_without_a_gate_a_quota_is_planned_and_evicts_no_pod(external_cluster: RunningCluster) -> None:
     async with open_space(external_cluster) as space:
         await space.add_nodes(make_node("n1").cpu(100))
-        await space.run(*(in_queue(space, f"p{place}", 1) for place in range(6)))
+        await space.run(*(in_queue(f"p{place}", 1) for place in range(6)))
         try:
             await put_queues(external_cluster, queues_yaml(queue(space.namespace, max=2, delay="1s")))
 

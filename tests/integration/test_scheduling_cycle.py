@@ -39,10 +39,10 @@ def unrelated(number: int) -> PodBuilder:
     return make_pod(f"small-{number}").priority("low").cpu("10m")
 
 
-async def bound_in(space: Space, first: int, count: int = UNRELATED, *, seconds: float = 60.0) -> float:
+async def bound_in(space: Space, first: int) -> float:
     """Create pods that need no preemption; the seconds until the last is bound."""
     began = time.monotonic()
-    pods = await space.create(*(unrelated(n) for n in range(first, first + count)))
+    pods = await space.create(*(unrelated(n) for n in range(first, first + UNRELATED)))
 
     async def all_bound() -> bool:
         found = await space.pods()
@@ -51,7 +51,7 @@ async def bound_in(space: Space, first: int, count: int = UNRELATED, *, seconds:
             raise NotYet(f"{len(waiting)} wait")
         return True
 
-    await until(f"{count} pods are bound", all_bound, seconds=seconds)
+    await until(f"{UNRELATED} pods are bound", all_bound, seconds=60.0)
     return time.monotonic() - began
 
 

@@ -299,8 +299,8 @@ def _fence(sample: Sample, **changes: Any) -> RecordedHistory:
     return sample.orders(lambda order: _with(order, fence=_with(order.fence, **changes)))
 
 
-def _another(order_id: str = "ord-falsified", **changes: Any) -> Callable[[Any], Any]:
-    return lambda message: _with(message, order_id=order_id, **changes)
+def _another(**changes: Any) -> Callable[[Any], Any]:
+    return lambda message: _with(message, order_id="ord-falsified", **changes)
 
 
 def _rival(order: EvictionOrder) -> EvictionOrder:

@@ -34,22 +34,16 @@ def at(seconds: float) -> datetime:
 
 
 def order_of(
-    number: int = 1,
-    *,
-    preemptor: str = "urgent",
-    victims: tuple[str, ...] = ("victim",),
-    until: float = 62,
-    rule: str = "lower-priority",
+    number: int = 1, *, victims: tuple[str, ...] = ("victim",), rule: str = "lower-priority"
 ) -> EvictionOrder:
-    """An order made at second 2 that may be carried out until second 62, or another."""
+    """An order made at second 2 that may be carried out until second 62."""
+    of_shop = {"namespace": "shop", "grace_period_seconds": 1, "rule": rule}
     return make_order(
         order_id=f"ord-{number}",
-        preemptor=make_preemptor(f"uid-{preemptor}", namespace="shop", name=preemptor),
-        victims=tuple(
-            make_victim(name, namespace="shop", grace_period_seconds=1, rule=rule) for name in victims
-        ),
+        preemptor=make_preemptor("uid-urgent", namespace="shop", name="urgent"),
+        victims=tuple(make_victim(name, **of_shop) for name in victims),
         created_at=at(2),
-        not_after=at(until),
+        not_after=at(62),
         node=NODE,
     )
 
@@ -156,9 +150,9 @@ class Recording:
         """The scheduler nominates a pod."""
         return self.patch(name, seconds, SCHEDULER, {"nominatedNodeName": node})
 
-    def cleared(self, name: str, seconds: float, user: str = EVICTOR) -> Self:
-        """Somebody takes a nomination back."""
-        return self.patch(name, seconds, user, {"nominatedNodeName": None})
+    def cleared(self, name: str, seconds: float) -> Self:
+        """The evictor takes a nomination back."""
+        return self.patch(name, seconds, EVICTOR, {"nominatedNodeName": None})
 
     def marked(self, name: str, seconds: float, **named: str) -> Self:
         """The evictor sets its mark."""

@@ -624,8 +624,8 @@ async def test_a_member_that_cannot_be_read_for_a_moment_is_read_again() -> None
     assert (await world.order()).result == "succeeded"
 
 
-def crowd(*nodes: str, count: int = 5) -> list[Victim]:
-    return [on(f"v{number}-{node}", node) for node in nodes for number in range(count)]
+def crowd(*nodes: str) -> list[Victim]:
+    return [on(f"v{number}-{node}", node) for node in nodes for number in range(5)]
 
 
 def read_before_the_first_mark(world: GroupWorld) -> list[tuple[str, str]]:

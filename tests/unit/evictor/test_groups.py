@@ -637,9 +637,9 @@ async def test_a_brake_that_is_set_before_the_rest_of_a_unit_goes_is_told() -> N
     )
 
 
-def quota_of(*names: str, unit: str = UNIT, single: str = "") -> EvictionOrder:
+def quota_of(*names: str, single: str = "") -> EvictionOrder:
     """A quota order for a unit, with its pods on nodes of their own, and for one other pod."""
-    victims = [make_victim(name, node=f"node-{name}", unit=unit) for name in names]
+    victims = [make_victim(name, node=f"node-{name}", unit=UNIT) for name in names]
     return quota_order(*victims, *([make_victim(single)] if single else ()))
 
 

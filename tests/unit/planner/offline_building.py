@@ -54,10 +54,10 @@ def priority_class(name: str, value: int, **more: Any) -> Object:
     return {"kind": "PriorityClass", "metadata": {"name": name, "uid": name}, "value": value, **more}
 
 
-def budget(name: str, match: dict[str, str], allowed: int, namespace: str = "default") -> Object:
+def budget(name: str, match: dict[str, str], allowed: int) -> Object:
     return {
         "kind": "PodDisruptionBudget",
-        "metadata": {"name": name, "namespace": namespace, "uid": name},
+        "metadata": {"name": name, "namespace": "default", "uid": name},
         "spec": {"selector": {"matchLabels": match}},
         "status": {"disruptionsAllowed": allowed},
     }

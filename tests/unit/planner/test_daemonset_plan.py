@@ -382,8 +382,8 @@ def in_queue(uid: str, path: str, priority: int = 1, *, ends: float | None = Non
     return make_pod(uid, NODE, priority, requests={"cpu": 10}, labels=labels, facts=facts, ends=ends)
 
 
-def with_guarantee(cpu: int, *pods: PodRecord, policy: Policy = ON) -> Snapshot:
-    snapshot = on_node(10 * len(pods), pods, policy)
+def with_guarantee(cpu: int, *pods: PodRecord) -> Snapshot:
+    snapshot = on_node(10 * len(pods), pods)
     queues = tree(queue("a", guaranteed={"cpu": cpu}), queue("b"))
     snapshot.apply(Adopt(queues, "queues-1", ("ConfigMap", "makeway-system", "makeway-queues")))
     return snapshot
@@ -416,8 +416,8 @@ def of_queue(path: str, cpu: int, priority: int = 20) -> PodRecord:
     return make_pod("logs", priority=priority, requests={"cpu": cpu}, labels={"queue": path}, facts=facts)
 
 
-def with_maximum(cpu: int, *pods: PodRecord, free: int = 0, policy: Policy = ON) -> Snapshot:
-    snapshot = on_node(10 * len(pods) + free, pods, policy)
+def with_maximum(cpu: int, *pods: PodRecord, free: int = 0) -> Snapshot:
+    snapshot = on_node(10 * len(pods) + free, pods)
     queues = tree(queue("a", queue("deep"), maximum={"cpu": cpu}), queue("b"))
     snapshot.apply(Adopt(queues, "queues-1", ("ConfigMap", "makeway-system", "makeway-queues")))
     return snapshot
@@ -446,9 +446,9 @@ def test_a_full_queue_without_pods_on_the_node_is_named_in_the_refusal() -> None
     assert refusal.depends_on == (("ConfigMap", "makeway-system", "makeway-queues"), ("Queue", "", "root.a"))
 
 
-def leaving_elsewhere(ends: float, *pods: PodRecord, maximum: int = 20, free: int = 100) -> Snapshot:
+def leaving_elsewhere(ends: float, *pods: PodRecord, maximum: int = 20) -> Snapshot:
     """Queue root.a is full: one of its pods leaves another node, the others run on the DaemonSet's."""
-    snapshot = with_maximum(maximum, *pods, free=free)
+    snapshot = with_maximum(maximum, *pods, free=100)
     leaving = in_queue("leaving", "root.a.deep", ends=ends)
     snapshot.apply(PutPod(msgspec.structs.replace(leaving, node="elsewhere")))
     return snapshot

@@ -44,14 +44,14 @@ from unit.planner.manifests import (
 PLENTY = Policy(limits=PolicyLimits(victims_per_order=10_000))
 
 
-def gang(snapshot: Snapshot, size: int, count: int, *, must: int | None = None, **more: Any) -> GangQuestion:
+def gang(snapshot: Snapshot, size: int, count: int, **more: Any) -> GangQuestion:
     """Ask for a gang of equal members of a size."""
     member = make_pod("m", "", HIGH, size)
     snapshot.apply(PutPod(member))
     topology = more.pop("topology", ())
     placed = more.pop("placed", ())
     classes = (GangClass(ask(member, **more), count),)
-    return GangQuestion("default/gang", classes, count if must is None else must, topology, placed)
+    return GangQuestion("default/gang", classes, count, topology, placed)
 
 
 def planned(snapshot: Snapshot, asked: GangQuestion) -> GangPlan:

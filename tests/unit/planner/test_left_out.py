@@ -43,12 +43,8 @@ def order(order_id: str) -> EvictionOrder:
     return make_order(order_id, preemptor=preemptor_of("P"), node="n1")
 
 
-def victim(
-    uid: str, result: VictimResult, reason: str = "", message: str = "", namespace: str = SHOP
-) -> VictimOutcome:
-    return VictimOutcome(
-        namespace=namespace, name=uid, uid=uid, result=result, reason=reason, message=message
-    )
+def victim(uid: str, result: VictimResult, reason: str = "", message: str = "") -> VictimOutcome:
+    return VictimOutcome(namespace=SHOP, name=uid, uid=uid, result=result, reason=reason, message=message)
 
 
 def after(*ends: tuple[float, Any, str, tuple[VictimOutcome, ...]], ledger: Ledger | None = None) -> Ledger:

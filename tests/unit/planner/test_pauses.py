@@ -50,9 +50,9 @@ def outcome(order_id: str, at: datetime, *victims: str) -> Outcome:
     )
 
 
-def room_made(ledger: Ledger, number: int, at: datetime, *, victim: str = "", uid: str = "P") -> None:
+def room_made(ledger: Ledger, number: int, at: datetime, *, uid: str = "P") -> None:
     ledger.ordered(order(f"o{number}", at, uid=uid))
-    ledger.ended(outcome(f"o{number}", at, victim or f"v{number}"))
+    ledger.ended(outcome(f"o{number}", at, f"v{number}"))
 
 
 def asked(ledger: Ledger, now: datetime, snapshot: Snapshot | None = None) -> NotNow | None:

@@ -216,13 +216,13 @@ async def test_an_order_whose_outcome_cannot_be_read_is_over_after_its_deadline(
     assert "root.a" in await led(FakeBus(outcomes=True), ledger, "root.a")
 
 
-def pods_in(path: str, *names: str, cpu: int = 5) -> list[PodRecord]:
+def pods_in(path: str, *names: str) -> list[PodRecord]:
     """Bound pods of one queue, the oldest first."""
     return [
         make_pod(
             name,
             "n1",
-            size=cpu,
+            size=5,
             labels={"queue": path},
             facts=PodFacts(queue=path, created_micros=number, scheduled_micros=0),
         )
