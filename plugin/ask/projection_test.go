@@ -46,7 +46,7 @@ func TestSecretsAndEscapesDoNotMakeAQuestionLarge(t *testing.T) {
 	p := pod("p", "", 100, large).Annotation("text", strings.Repeat("<", 190_000)).Obj()
 	p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "PASSWORD", Value: strings.Repeat("x", 1<<20)}}
 
-	request, err := Question{Mode: wire.ModeEnforce, Classes: One(p, Potential{}), Candidates: 1}.Request(How{}, View{})
+	request, err := Question{Mode: wire.ModeEnforce, Classes: One(p, Potential{}), Candidates: 1}.Request(wire.PlanRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -49,41 +48,12 @@ func NextPiece(piece, most int) int {
 	return min(piece*pieceGrowth, max(most, mostInPiece))
 }
 
-// View is what a scheduler knows that the API server does not, or not yet. The sets are complete, since another planner may answer the
-// next question.
-type View struct {
-	ClusterUID   string
-	Nominations  []wire.Placement
-	Assumed      []wire.Placement
-	Seen         map[string]int64     // how far its informers have come, by resource
-	OutcomesRead *wire.StreamPosition // nil where it has read none
-}
-
-// How is how one question is asked.
-type How struct {
-	Now        time.Time
-	Timeout    time.Duration
-	Profile    wire.Profile
-	Prefetched bool // while the filters run
-}
-
-// Request builds the message, of the pods with what the planner reads. Nominations are without those of the pods that are asked about, which
-// a plan replaces. O(nodes + nominations + members).
-func (q Question) Request(by How, known View) (*wire.PlanRequest, error) {
-	request := &wire.PlanRequest{
-		APIVersion:          wire.APIVersion,
-		RequestID:           wire.NewRequestID(by.Now),
-		ClusterUID:          known.ClusterUID,
-		Mode:                q.Mode,
-		TimeoutMilliseconds: by.Timeout.Milliseconds(),
-		Profile:             by.Profile,
-		MaxCandidates:       int64(q.Candidates),
-		MustPlace:           int64(q.MustPlace),
-		Seen:                known.Seen,
-		Ahead:               by.Prefetched,
-		IgnoreColumns:       q.Full,
-		OutcomesRead:        known.OutcomesRead,
-	}
+// Request completes the message that has what the scheduler knows and how it asks, with the pods as the planner reads them. Nominations are
+// without those of the pods that are asked about, which a plan replaces. O(nodes + nominations + members).
+func (q Question) Request(known wire.PlanRequest) (*wire.PlanRequest, error) {
+	request := &known
+	request.APIVersion, request.Mode, request.IgnoreColumns = wire.APIVersion, q.Mode, q.Full
+	request.MaxCandidates, request.MustPlace = int64(q.Candidates), int64(q.MustPlace)
 	asked := sets.New[string]()
 	for _, class := range q.Classes {
 		raw, err := wire.Encode(project(class.Pods[0]))
@@ -112,7 +82,7 @@ func (q Question) Request(by How, known View) (*wire.PlanRequest, error) {
 		slices.SortFunc(request.Placed, func(a, b wire.Placement) int { return strings.Compare(a.UID, b.UID) })
 	}
 	isAsked := func(place wire.Placement) bool { return asked.Has(place.UID) }
-	request.Nominations = slices.DeleteFunc(known.Nominations, isAsked)
-	request.Assumed = slices.DeleteFunc(known.Assumed, isAsked)
+	request.Nominations = slices.DeleteFunc(request.Nominations, isAsked)
+	request.Assumed = slices.DeleteFunc(request.Assumed, isAsked)
 	return request, nil
 }

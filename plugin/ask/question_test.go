@@ -3,7 +3,6 @@ package ask
 import (
 	"slices"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,9 +23,9 @@ func TestAPlanReplacesThePlacesOfThePodsThatAreAskedAbout(t *testing.T) {
 		"a pod":                    One(pod("b"), Potential{}),
 		"members of several kinds": {{Pods: []*v1.Pod{pod("x"), pod("b")}}, {Pods: []*v1.Pod{pod("y")}}},
 	} {
-		known := View{Nominations: on("a", "b", "c"), Assumed: on("b", "d")}
+		known := wire.PlanRequest{Nominations: on("a", "b", "c"), Assumed: on("b", "d")}
 
-		request, err := Question{Classes: classes}.Request(How{Now: time.Now()}, known)
+		request, err := Question{Classes: classes}.Request(known)
 
 		if err != nil {
 			t.Fatal(err)

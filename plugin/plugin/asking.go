@@ -55,7 +55,7 @@ func mayAsk(ctx context.Context, planTimeout time.Duration) bool {
 
 // question returns what sends a question and waits for its answer; prefetched says that it is asked while the filters run.
 func (pl *MakeWay) question(q ask.Question, prefetched bool) (ask.Exchange, error) {
-	known, err := pl.engine.view()
+	known, err := pl.known()
 	if err != nil {
 		return nil, err
 	}
@@ -63,22 +63,24 @@ func (pl *MakeWay) question(q ask.Question, prefetched bool) (ask.Exchange, erro
 	if q.Group != nil {
 		timeout = pl.args.GroupPlanTimeout.Duration
 	}
-	by := ask.How{Now: pl.engine.clock.Now(), Timeout: max(timeout, ask.AnsweredWithin), Profile: pl.Profile(), Prefetched: prefetched}
-	request, err := q.Request(by, known)
+	known.TimeoutMilliseconds, known.Ahead = max(timeout, ask.AnsweredWithin).Milliseconds(), prefetched
+	request, err := q.Request(known)
 	if err != nil {
 		return nil, err
 	}
 	return pl.engine.planner.Plan(request)
 }
 
-// view is what this scheduler knows that the API server does not.
-func (e *engine) view() (known ask.View, err error) {
-	if known.ClusterUID, err = e.control.ClusterUID(); err != nil {
-		return known, err
+// known is a request with what this scheduler knows that the API server does not, or not yet. The sets are complete, since another planner
+// may answer the next one.
+func (pl *MakeWay) known() (request wire.PlanRequest, err error) {
+	e := pl.engine
+	request = wire.PlanRequest{
+		RequestID: wire.NewRequestID(e.clock.Now()), Profile: pl.Profile(), Seen: e.planner.Seen.All(), OutcomesRead: e.planner.Seen.Outcomes(),
 	}
-	known.Nominations, known.Assumed = e.placements.Lists(e.inflight.Nominated())
-	known.Seen, known.OutcomesRead = e.planner.Seen.All(), e.planner.Seen.Outcomes()
-	return known, nil
+	request.Nominations, request.Assumed = e.placements.Lists(e.inflight.Nominated())
+	request.ClusterUID, err = e.control.ClusterUID()
+	return request, err
 }
 
 // cycleKey is where the state of a scheduling cycle keeps a cycle.

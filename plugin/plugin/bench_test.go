@@ -152,12 +152,12 @@ func BenchmarkPlanRequest(b *testing.B) {
 	w := newBenched(b, 1000, 0)
 	b.ReportAllocs()
 	for b.Loop() {
-		known, err := w.plugin.engine.view()
+		known, err := w.plugin.known()
 		if err != nil {
 			b.Fatal(err)
 		}
 		q := ask.Question{Mode: wire.ModeEnforce, Classes: ask.One(w.preemptor, ask.Potential{Nodes: wire.NodeSelection{AllBut: true}}), Candidates: firstCandidates}
-		request, err := q.Request(ask.How{Now: time.Now(), Timeout: time.Second, Profile: w.plugin.Profile()}, known)
+		request, err := q.Request(known)
 		if err != nil {
 			b.Fatal(err)
 		}

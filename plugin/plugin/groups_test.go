@@ -501,12 +501,12 @@ func TestNodesThatClassesHaveInCommonAreNamedOnce(t *testing.T) {
 	a.classes[1].Potential = ask.Potential{Count: 2, Nodes: wire.NodeSelection{Names: []string{"n1", "n3"}}}
 	a.classes[2].Potential = ask.Potential{Count: 2, Nodes: two}
 
-	known, err := w.plugin.engine.view()
+	known, err := w.plugin.known()
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	request, err := a.asks().Request(ask.How{Now: time.Now(), Timeout: time.Second}, known)
+	request, err := a.asks().Request(known)
 
 	if err != nil {
 		t.Fatal(err)
