@@ -60,69 +60,58 @@ type Client struct {
 // and is called where nothing waits for it.
 type Exchange func(context.Context) (*wire.PlanReply, error)
 
-// inquiry is a question to the planner.
-type inquiry struct {
-	subject string
-	data    []byte
-	id      string
-	timeout time.Duration
-	breaker *Breaker
-}
-
 // Plan returns what sends a question, about a pod or a pod group, and waits for its answer; an error where nothing is sent. Failures count
 // towards its breaker; an answer closes it.
-func (c *Client) Plan(request *wire.PlanRequest) (_ Exchange, err error) {
-	q := inquiry{subject: c.Subjects.Plan(), breaker: c.Pods, id: request.RequestID, timeout: time.Duration(request.TimeoutMilliseconds) * time.Millisecond}
+func (c *Client) Plan(request *wire.PlanRequest) (Exchange, error) {
+	subject, breaker := c.Subjects.Plan(), c.Pods
 	if request.Group != nil {
-		q.subject, q.breaker = c.Subjects.PlanGroup(), c.Groups
+		subject, breaker = c.Subjects.PlanGroup(), c.Groups
 	}
-	if q.data, err = wire.Encode(request); err != nil {
+	data, err := wire.Encode(request)
+	if err != nil {
 		return nil, err
 	}
-	if len(q.data) > wire.MaxBytes {
-		return nil, fmt.Errorf("%w: the plan request takes %d bytes, NATS carries at most %d", ErrTooLarge, len(q.data), wire.MaxBytes)
+	if len(data) > wire.MaxBytes {
+		return nil, fmt.Errorf("%w: the plan request takes %d bytes, NATS carries at most %d", ErrTooLarge, len(data), wire.MaxBytes)
 	}
-	if !q.breaker.Allow() {
+	if !breaker.Allow() {
 		return nil, ErrBreakerOpen
 	}
-	return func(ctx context.Context) (*wire.PlanReply, error) { return c.send(ctx, q) }, nil
-}
-
-// send is one exchange.
-func (c *Client) send(ctx context.Context, q inquiry) (*wire.PlanReply, error) {
-	start, asked := time.Now(), q.breaker.clock.Now()
-	ctx, cancel := context.WithTimeout(ctx, q.timeout)
-	defer cancel()
-	ctx, span := c.Tracer.Begin(ctx, "request", "request_id", q.id)
-	reply, result, err := c.exchange(ctx, q)
-	span.End(err, "result", result)
-	requestDuration.WithLabelValues(result).Observe(time.Since(start).Seconds())
-	if err != nil {
-		if result == planTimeout {
-			q.breaker.Silent(asked)
-		} else {
-			q.breaker.failed()
+	return func(ctx context.Context) (*wire.PlanReply, error) {
+		start, asked := time.Now(), breaker.clock.Now()
+		ctx, cancel := context.WithTimeout(ctx, time.Duration(request.TimeoutMilliseconds)*time.Millisecond)
+		defer cancel()
+		ctx, span := c.Tracer.Begin(ctx, "request", "request_id", request.RequestID)
+		raw, err := c.Bus.Request(ctx, subject, data)
+		reply, result, err := replyTo(request, raw, err)
+		span.End(err, "result", result)
+		requestDuration.WithLabelValues(result).Observe(time.Since(start).Seconds())
+		switch {
+		case err == nil:
+			breaker.Succeeded()
+			breaker.Took(time.Since(start))
+			return reply, nil
+		case result == planTimeout:
+			breaker.Silent(asked)
+		default:
+			breaker.failed()
 		}
-		klog.FromContext(ctx).Info("plan_request_failed", "request_id", q.id, "reason", err.Error())
+		klog.FromContext(ctx).Info("plan_request_failed", "request_id", request.RequestID, "reason", err.Error())
 		return nil, err
-	}
-	q.breaker.Succeeded()
-	q.breaker.Took(time.Since(start))
-	return reply, nil
+	}, nil
 }
 
-// exchange is one request and its checked answer, with the metric's label.
-func (c *Client) exchange(ctx context.Context, q inquiry) (*wire.PlanReply, string, error) {
-	raw, err := c.Bus.Request(ctx, q.subject, q.data)
+// replyTo checks what a request has brought, an answer or an error; result is the metric's label.
+func replyTo(request *wire.PlanRequest, raw []byte, err error) (reply *wire.PlanReply, result string, _ error) {
 	switch {
 	case errors.Is(err, natsbus.ErrNoResponders):
 		return nil, planNoResponders, errors.New("no planner answers")
 	case errors.Is(err, natsbus.ErrNotSent):
 		return nil, planDisconnected, err
 	case err != nil:
-		return nil, planTimeout, fmt.Errorf("no answer within %s: %w", q.timeout, err)
+		return nil, planTimeout, fmt.Errorf("no answer within %s: %w", time.Duration(request.TimeoutMilliseconds)*time.Millisecond, err)
 	}
-	reply, err := wire.DecodeVersioned[wire.PlanReply](raw)
+	reply, err = wire.DecodeVersioned[wire.PlanReply](raw)
 	if err != nil {
 		var malformed *wire.MalformedError
 		if errors.As(err, &malformed) && malformed.Reason != wire.ReasonUnknownVersion {
@@ -130,7 +119,7 @@ func (c *Client) exchange(ctx context.Context, q inquiry) (*wire.PlanReply, stri
 		}
 		return nil, planMalformed, err
 	}
-	if reply.RequestID != q.id {
+	if reply.RequestID != request.RequestID {
 		return nil, planMalformed, fmt.Errorf("an answer to %q", reply.RequestID)
 	}
 	return reply, planAnswered, nil
