@@ -66,7 +66,7 @@ func (f *InFlight) due(e *Order, now time.Time, again func(time.Time)) event {
 		return onExpired
 	}
 	switch {
-	case e.Phase.unstored(), e.Phase.stored():
+	case e.Phase.live():
 		return late(e.OpensAt)
 	case e.Phase == Leaving && e.nodeGone:
 		return onNodeDeleted

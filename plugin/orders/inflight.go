@@ -18,9 +18,6 @@ import (
 // ErrPodGone says that a preemptor is deleted or bound, and needs no order.
 var ErrPodGone = errors.New("the pod is gone or bound")
 
-// errGivenUp says that an order was given up before it was asked for.
-var errGivenUp = errors.New("the order was given up")
-
 // InFlight knows which preemptors have an order in flight. PreEnqueue and queueing hints read it under
 // the scheduling queue's lock, so its own lock is never held while calling into the scheduler. It has
 // no goroutine and no clock: callers say what happened and when; due says what is to be done. changed
@@ -71,6 +68,25 @@ func (f *InFlight) Begin(e *Order) {
 	e.own = true
 	f.put(e)
 	f.happens(e, onNominated)
+}
+
+// Stored notes the order that the stream has: some of its victims may be another order's, or leave by themselves. It is a no-op where the
+// outcome came first.
+func (f *InFlight) Stored(order *wire.EvictionOrder, opensAt time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e := f.byOrder[order.OrderID]
+	if !f.happens(e, onStored) {
+		return
+	}
+	e.OpensAt, e.Awaited = opensAt, map[types.UID]string{}
+	for _, a := range order.Awaited {
+		e.Awaited[types.UID(a.UID)] = a.OrderID
+	}
+	e.Victims = slices.DeleteFunc(e.Victims, func(uid types.UID) bool {
+		_, awaited := e.Awaited[uid]
+		return awaited
+	})
 }
 
 // Succeed notes that all victims of an order are deleted or leaving. until is when the last one should
@@ -366,7 +382,7 @@ func (f *InFlight) happens(e *Order, happened event) bool {
 		delete(f.byPod, uid)
 		f.dropMembers(e)
 	}
-	e.wasStored = e.wasStored || to.stored() || to == Leaving
+	e.wasStored = e.wasStored || to == Committed || to == Leaving
 	if to != e.Phase {
 		e.Phase = to
 		e.endSpan(happened)

@@ -383,9 +383,6 @@ func TestAnOrderWhosePreemptorIsGoneIsKnownUntilItsEnd(t *testing.T) {
 func TestAnOrderIsKnownFromTheMomentAtWhichItMayBeInTheStream(t *testing.T) {
 	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
-	if err := f.Asking("o"); err != nil {
-		t.Fatal(err)
-	}
 
 	f.Forget("p")
 
@@ -396,17 +393,6 @@ func TestAnOrderIsKnownFromTheMomentAtWhichItMayBeInTheStream(t *testing.T) {
 	f.Succeed("o", at(100), at(90000), notGone)
 	if f.HasOrder("o") {
 		t.Error("known after its end")
-	}
-}
-
-func TestAnOrderThatIsForgottenIsNotAskedFor(t *testing.T) {
-	f := NewInFlight(noQuota{})
-	f.Begin(order("o", "a"))
-
-	f.Forget("p")
-
-	if err := f.Asking("o"); err != ErrPodGone {
-		t.Errorf("error %v, want that its pod is gone", err)
 	}
 }
 

@@ -118,7 +118,7 @@ func (f *InFlight) Nominated() []wire.Placement {
 	defer f.mu.RUnlock()
 	places := make([]wire.Placement, 0, len(f.byPod))
 	for _, e := range f.byPod {
-		if e.Phase.Reverts() || e.Phase.preemptorGone() {
+		if e.Phase.Reverts() || e.Phase == orphaned {
 			continue
 		}
 		places = append(places, e.Places()...)

@@ -15,7 +15,7 @@ import (
 
 // endSpan ends the span of an order once it is known what becomes of it.
 func (e *Order) endSpan(happened event) {
-	if e.Phase.unstored() || e.Phase.stored() {
+	if e.Phase.live() {
 		return
 	}
 	var err error

@@ -11,20 +11,15 @@ package orders
 //
 // diagram: begin
 //
-//	absent          -> planned         : nominated (close gate)
+//	absent          -> storing         : nominated (close gate)
 //	absent          -> committed       : adopted
-//	planned         -> absent          : preemptorGone
-//	planned         -> storing         : storing
-//	planned         -> committed       : stored
-//	planned         -> leaving         : succeeded
-//	planned         -> reverting       : failed, expired
 //	storing         -> committed       : stored
 //	storing         -> leaving         : succeeded
 //	storing         -> reverting       : failed, expired
-//	storing         -> orphanStoring   : preemptorGone (open gate)
+//	storing         -> orphaned        : preemptorGone (open gate)
 //	committed       -> leaving         : succeeded
 //	committed       -> reverting       : failed, expired (blame evictors)
-//	committed       -> orphanCommitted : preemptorGone (open gate)
+//	committed       -> orphaned        : preemptorGone (open gate)
 //	leaving         -> absent          : expired (activate), nodeUnresolvable, nominationGone (activate), preemptorGone
 //	leaving         -> released        : victimsGone (open gate, activate)
 //	leaving         -> reverting       : failed, nodeDeleted
@@ -35,41 +30,28 @@ package orders
 //	reverting       -> clearing        : expired (revert), nominationGone (revert)
 //	clearing        -> absent          : reverted, preemptorGone
 //	clearing        -> reverting       : revertFailed
-//	orphanStoring   -> absent          : succeeded, failed, expired
-//	orphanStoring   -> orphanCommitted : stored
-//	orphanCommitted -> absent          : succeeded, failed, expired
+//	orphaned        -> absent          : succeeded, failed, expired
 //
 // diagram: end
 type Phase string
 
 const (
-	absent          Phase = ""                // no order is known
-	Planned         Phase = "planned"         // nominated; the order's publishing has not begun
-	Storing         Phase = "storing"         // the order may be in the stream
-	Committed       Phase = "committed"       // the order is in the stream, without outcome
-	Leaving         Phase = "leaving"         // the order succeeded: it is settled, and in no bound; victims have not all left the scheduler's cache. A cycle of the pod may find other room
-	Released        Phase = "released"        // activated; it keeps its place in its queue until its cycle ends, or for a while
-	Reverting       Phase = "reverting"       // the order came to nothing; the nomination is to be deleted once the API shows it gone, or soon
-	Clearing        Phase = "clearing"        // the nomination is being deleted, and only then the gate opens: a cycle in between could nominate the pod again
-	orphanStoring   Phase = "orphanStoring"   // as storing, and the preemptor is gone or bound
-	orphanCommitted Phase = "orphanCommitted" // as committed, and the preemptor is gone or bound
+	absent    Phase = ""          // no order is known
+	Storing   Phase = "storing"   // nominated; the order may be in the stream
+	Committed Phase = "committed" // the order is in the stream, without outcome
+	Leaving   Phase = "leaving"   // the order succeeded: it is settled, and in no bound; victims have not all left the scheduler's cache. A cycle of the pod may find other room
+	Released  Phase = "released"  // activated; it keeps its place in its queue until its cycle ends, or for a while
+	Reverting Phase = "reverting" // the order came to nothing; the nomination is to be deleted once the API shows it gone, or soon
+	Clearing  Phase = "clearing"  // the nomination is being deleted, and only then the gate opens: a cycle in between could nominate the pod again
+	orphaned  Phase = "orphaned"  // as storing or committed, and the preemptor is gone or bound
 )
-
-// unstored reports whether it is not known that the order is in the stream, and an attempt to store it goes on.
-func (p Phase) unstored() bool { return p == Planned || p == Storing || p == orphanStoring }
-
-// stored reports whether the order is in the stream, without outcome.
-func (p Phase) stored() bool { return p == Committed || p == orphanCommitted }
-
-// preemptorGone reports whether the order is alive without its preemptor.
-func (p Phase) preemptorGone() bool { return p == orphanStoring || p == orphanCommitted }
 
 // Reverts reports whether the order came to nothing.
 func (p Phase) Reverts() bool { return p == Reverting || p == Clearing }
 
 // live reports whether the order has no outcome. One that succeeded is settled: the API shows its victims as leaving, so that it is in
 // no bound and in no plan request.
-func (p Phase) live() bool { return p.unstored() || p.stored() }
+func (p Phase) live() bool { return p == Storing || p == Committed || p == orphaned }
 
 // event is what happens to a preemptor or its order.
 type event string
@@ -79,7 +61,6 @@ const (
 	onNominated        event = "nominated"        // PostFilter nominated the pod
 	onAdopted          event = "adopted"          // another process' order was read from the stream
 	onReplaced         event = "replaced"         // another order of the pod takes its place
-	onStoring          event = "storing"          // publishing begins
 	onStored           event = "stored"           // the stream has taken the order
 	onNotNeeded        event = "notNeeded"        // the order was not stored, and its pod needs no room any more
 	onSuperseded       event = "superseded"       // the stream has another live order of the pod
@@ -126,17 +107,16 @@ type transition struct {
 const same Phase = "same"
 
 var table = []transition{
-	{from(absent), onNominated, Planned, then(holdPlace, closeGate)},
+	{from(absent), onNominated, Storing, then(holdPlace, closeGate)},
 	{from(absent), onAdopted, Committed, then(holdPlace)}, // gated from its first failed cycle on: a gated pod is not entered into the nominator
 
-	{from(Planned, Storing), onStoring, Storing, nil},
-	{from(Planned, Storing), onStored, Committed, nil},
-	{from(orphanStoring), onStored, orphanCommitted, nil},
+	{from(Storing), onStored, Committed, nil},
+	{from(orphaned), onStored, same, nil},
 
-	{from(Planned, Storing, Committed), onSucceeded, Leaving, nil},
-	{from(Planned, Storing), onExpired, Reverting, nil},
+	{from(Storing, Committed), onSucceeded, Leaving, nil},
+	{from(Storing), onExpired, Reverting, nil},
 	{from(Committed), onExpired, Reverting, then(blameEvictors)},
-	{from(Planned, Storing, Committed, Leaving, Released), onFailed, Reverting, nil},
+	{from(Storing, Committed, Leaving, Released), onFailed, Reverting, nil},
 
 	{from(Leaving), onHoldEnded, same, then(openGate, activateHeld)},
 	{from(Leaving), onVictimsGone, Released, then(openGate, activate)},
@@ -157,17 +137,14 @@ var table = []transition{
 	{from(Clearing), onRevertFailed, Reverting, nil},
 
 	// A pod with an order is refused another one, and held from then on; once the order has succeeded, for a while.
-	{from(Planned, Storing, Committed, Leaving, Reverting, Clearing, orphanStoring, orphanCommitted), onCycleFailed, same, then(closeGate)},
+	{from(Storing, Committed, Leaving, Reverting, Clearing, orphaned), onCycleFailed, same, then(closeGate)},
 
-	// An order whose publishing has not begun is never stored; any other may still remove its victims, on which plans for others count,
-	// so that it is known until its end.
-	{from(Planned), onPreemptorGone, absent, then(releasePlace)},
-	{from(Storing), onPreemptorGone, orphanStoring, then(openGate)},
-	{from(Committed), onPreemptorGone, orphanCommitted, then(openGate)},
+	// An order that may be in the stream may still remove its victims, on which plans for others count, so that it is known until its end.
+	{from(Storing, Committed), onPreemptorGone, orphaned, then(openGate)},
 	{from(Leaving, Released, Reverting, Clearing), onPreemptorGone, absent, then(releasePlace)},
-	{from(orphanStoring, orphanCommitted), onSucceeded, absent, then(releasePlace)},
-	{from(orphanStoring, orphanCommitted), onFailed, absent, then(releasePlace)},
-	{from(orphanStoring, orphanCommitted), onExpired, absent, then(releasePlace)},
+	{from(orphaned), onSucceeded, absent, then(releasePlace)},
+	{from(orphaned), onFailed, absent, then(releasePlace)},
+	{from(orphaned), onExpired, absent, then(releasePlace)},
 
 	{known(), onReplaced, absent, then(releasePlace)},
 	{known(), onSuperseded, absent, then(releasePlace)},
@@ -179,7 +156,7 @@ func then(effects ...effect) []effect { return effects }
 
 // known are the phases in which an order is known.
 func known() []Phase {
-	return from(Planned, Storing, Committed, Leaving, Released, Reverting, Clearing, orphanStoring, orphanCommitted)
+	return from(Storing, Committed, Leaving, Released, Reverting, Clearing, orphaned)
 }
 
 // steps is the table by phase and event.

@@ -27,7 +27,7 @@ func named(at Phase) string { return cmp.Or(string(at), "absent") }
 
 // events are all of them, in the order of the diagrams.
 var events = []event{
-	onNominated, onAdopted, onReplaced, onStoring, onStored, onNotNeeded, onSuperseded, onSucceeded, onFailed, onExpired, onNodeDeleted,
+	onNominated, onAdopted, onReplaced, onStored, onNotNeeded, onSuperseded, onSucceeded, onFailed, onExpired, onNodeDeleted,
 	onNodeUnresolvable, onNominationGone, onVictimsGone, onReverted, onRevertFailed, onPreemptorGone, onCycleFailed, onCycleTooEarly,
 	onCycleEnded, onHoldEnded, onMembersMissing,
 }
@@ -97,7 +97,6 @@ func count(happened bool) int {
 // TestEveryCallInEveryPhaseIsAnEventOfTheTable makes what the callers of inflight may do in any phase.
 func TestEveryCallInEveryPhaseIsAnEventOfTheTable(t *testing.T) {
 	calls := map[event]func(f *InFlight){
-		onStoring:       func(f *InFlight) { _ = f.Asking("o1") },
 		onStored:        func(f *InFlight) { stored(f, "o1", at(60000)) },
 		onNotNeeded:     func(f *InFlight) { f.Abandon("o1") },
 		onSuperseded:    func(f *InFlight) { f.Supersede("o1") },

@@ -163,7 +163,7 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder, written func()
 	}
 	failpoints.At(failpoints.BeforePublish)
 	asking, span := e.planner.Tracer.Begin(ctx, "commit")
-	reply, err := e.committer.Ask(asking, e.store.Subjects.Commit(), question, func() error { return e.inflight.Asking(order.id) }, written)
+	reply, err := e.committer.Ask(asking, e.store.Subjects.Commit(), question, written)
 	span.End(err)
 	if err != nil {
 		return err

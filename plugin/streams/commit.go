@@ -76,10 +76,9 @@ func (c *Committer) Heard(order *wire.EvictionOrder) {
 }
 
 // Ask has the order of a commit stored, and returns what is stored. It asks again with the same id until
-// that is known, or until the order can be stored no more: then the error is ErrUnanswered. Before the first question begin is called, whose
-// error ends it, and written once one is on its way. An error that wraps natsbus.ErrNotSent or ErrNoResponders says that no question was
-// delivered.
-func (c *Committer) Ask(ctx context.Context, question string, commit *wire.CommitRequest, begin func() error, written func()) (*wire.CommitReply, error) {
+// that is known, or until the order can be stored no more: then the error is ErrUnanswered. It calls written once a question is on its way.
+// An error that wraps natsbus.ErrNotSent or ErrNoResponders says that no question was delivered.
+func (c *Committer) Ask(ctx context.Context, question string, commit *wire.CommitRequest, written func()) (*wire.CommitReply, error) {
 	asking, answered := context.WithCancel(ctx)
 	defer answered()
 	var heard atomic.Pointer[wire.CommitReply]
@@ -100,9 +99,6 @@ func (c *Committer) Ask(ctx context.Context, question string, commit *wire.Commi
 	}
 	if len(data) > wire.MaxBytes {
 		return nil, fmt.Errorf("%w: it takes %d bytes, NATS carries at most %d", ErrTooLarge, len(data), wire.MaxBytes)
-	}
-	if err := begin(); err != nil {
-		return nil, err
 	}
 	now := c.Clock.Now()
 	until := now.Add(commit.StoreBy.Sub(wire.Steady(now)) + orders.AnsweredWithin)

@@ -9,17 +9,8 @@ from dataclasses import dataclass, field
 from makeway.bus.messages import Outcome
 from protocol.table import Table
 
-STORED = ("committed", "orphanCommitted")
+LIVE = ("storing", "committed", "orphaned")
 REVERTS = ("reverting", "clearing")
-MAKES_ROOM = ("planned", "storing", *STORED, "leaving")
-
-
-class PodGoneError(Exception):
-    """The preemptor is gone or bound."""
-
-
-class GivenUpError(Exception):
-    """This order was given up."""
 
 
 @dataclass
@@ -129,7 +120,7 @@ class InFlight:
                     if self.by_member.get(uid) == entry.uid:
                         del self.by_member[uid]
             entry.phase = to
-            entry.was_stored = entry.was_stored or to in (*STORED, "leaving")
+            entry.was_stored = entry.was_stored or to in ("committed", "leaving")
             self._notify()
         return True
 
@@ -146,14 +137,6 @@ class InFlight:
         entry.own = True
         self._put(entry)
         self._happens(entry, "nominated")
-
-    def asking(self, order_id: str) -> None:
-        """The planner is asked to store the order."""
-        entry = self.get(order_id)
-        if entry is None:
-            raise PodGoneError
-        if not self._happens(entry, "storing"):
-            raise GivenUpError
 
     def commit(self, order_id: str, opens_at: float) -> None:
         """The stream has taken the order."""
@@ -185,7 +168,7 @@ class InFlight:
         entry.opens_at = at + self._seconds["gateSlack"]
 
     def happened(self, order_id: str, event: str) -> bool:
-        """An event of the table alone: notNeeded, superseded, reverted."""
+        """An event of the table alone: superseded, reverted."""
         entry = self.get(order_id)
         return entry is not None and self._happens(entry, event)
 
@@ -286,7 +269,7 @@ class InFlight:
 
     def _make_room(self, uids: Iterable[str]) -> bool:
         return any(
-            entry.phase in REVERTS or (entry.phase in MAKES_ROOM and bool(entry.remaining))
+            entry.phase in REVERTS or (entry.phase in (*LIVE, "leaving") and bool(entry.remaining))
             for entry in map(self.of, uids)
             if entry is not None
         )
@@ -333,7 +316,7 @@ class InFlight:
             return "expired"
 
         match entry.phase:
-            case "planned" | "storing" | "orphanStoring" | "committed" | "orphanCommitted":
+            case "storing" | "committed" | "orphaned":
                 return late(entry.opens_at)
             case "leaving":
                 if entry.nomination_taken:
@@ -377,6 +360,5 @@ class InFlight:
 
     def nominated(self) -> dict[str, str]:
         """The places that preemptors with an order hold: UID to node."""
-        orphans = ("orphanStoring", "orphanCommitted")
-        held = (e for e in self.by_pod.values() if e.phase not in (*REVERTS, *orphans))
+        held = (e for e in self.by_pod.values() if e.phase not in (*REVERTS, "orphaned"))
         return {uid: node for one in held for uid, node in one.places.items()}

@@ -33,7 +33,7 @@ from makeway.core.k8s.pod_groups import group_of
 from makeway.planner.orders.pauses import FIRST_FAILED, TRIES
 from makeway.runtime.kube import ApiError, ApiUnavailable
 from protocol.cluster import CLUSTER, NAMESPACE, Cluster, ClusterApi
-from protocol.inflight import REVERTS, Activation, Entry, GivenUpError, InFlight, PodGoneError
+from protocol.inflight import REVERTS, Activation, Entry, InFlight
 from protocol.leading import Leading
 from protocol.loop import START, Process
 from protocol.streams import SUBJECTS, Nats, SimulatedBus
@@ -500,15 +500,13 @@ class Scheduler:
         order_id, store_by = entry.order_id, entry.created_at + self.seconds["storedWithin"]
         try:
             await self._commit(preemptor, chosen, order_id, store_by, after)
-        except PodGoneError:
-            self.inflight.happened(order_id, "notNeeded")
         except OrderLivesError as error:
             self.note(f"{order_id} is not committed: {error}")
             self.inflight.happened(order_id, "superseded")
             self._take_order(error.stored)
             places, group = dict(chosen.places), bool(preemptor.group)
             self._apply(Activation(order_id, preemptor.uid, places, True, str(error), of_group=group))
-        except (GivenUpError, UnstoredError, BusError, ApiError, ApiUnavailable) as error:
+        except (UnstoredError, BusError, ApiError, ApiUnavailable) as error:
             self.note(f"{order_id} is not committed: {type(error).__name__} {error}")
             if self.inflight.fail(order_id, str(error), self.now(), 0.0) is not None:
                 self._failed(preemptor.uid)
@@ -553,7 +551,6 @@ class Scheduler:
             victims=chosen.victims,
             awaited=tuple(Awaited(uid=u, order_id=o) for u, o in sorted(chosen.awaited.items())),
         )
-        self.inflight.asking(order_id)
         until = store_by + self.seconds["answeredWithin"]
         while self.now() < until:
             reply = await self._ask_for_order(codec.encode(commit))
