@@ -126,31 +126,16 @@ func (b *Bus) Denied() string { return b.denials.lately() }
 // Request asks and waits for one answer, until the context ends. ErrNoResponders and ErrNotSent come at once.
 func (b *Bus) Request(ctx context.Context, subject string, data []byte) ([]byte, error) {
 	defer b.poller.begin(ctx)()
-	return exchange(ctx, b.requests.Load(), func(ctx context.Context, nc *nats.Conn) (*nats.Msg, error) {
-		return nc.RequestMsgWithContext(ctx, messageOf(ctx, subject, data))
-	})
+	return exchange(ctx, b.requests.Load(), messageOf(ctx, subject, data))
 }
 
-// Ask is Request for what no scheduling cycle waits for. It calls written once the client has taken the question.
-func (b *Bus) Ask(ctx context.Context, subject string, data []byte, written func()) ([]byte, error) {
-	var nc *nats.Conn
-	if c := b.conn.Load(); c != nil {
-		nc = c.nc
+// Ask is Request for what no scheduling cycle waits for.
+func (b *Bus) Ask(ctx context.Context, subject string, data []byte) ([]byte, error) {
+	c := b.conn.Load()
+	if c == nil {
+		return nil, errNotConnected
 	}
-	return exchange(ctx, nc, func(ctx context.Context, nc *nats.Conn) (*nats.Msg, error) {
-		question := messageOf(ctx, subject, data)
-		question.Reply = nc.NewRespInbox()
-		answers, err := nc.SubscribeSync(question.Reply)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
-		}
-		defer func() { _ = answers.Unsubscribe() }() // the connection may be gone
-		if err := nc.PublishMsg(question); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
-		}
-		written()
-		return answers.NextMsgWithContext(ctx)
-	})
+	return exchange(ctx, c.nc, messageOf(ctx, subject, data))
 }
 
 // exchange asks on a connection, nil where there is none, and returns the answer. The
@@ -158,7 +143,7 @@ func (b *Bus) Ask(ctx context.Context, subject string, data []byte, written func
 // full socket. So it is called in a goroutine, which may outlast the exchange. These are few: where the connection does not
 // stand none is started, and each one that outlasts its exchange is a failure, after a few of which the breaker keeps
 // further ones seconds apart.
-func exchange(ctx context.Context, nc *nats.Conn, ask func(context.Context, *nats.Conn) (*nats.Msg, error)) ([]byte, error) {
+func exchange(ctx context.Context, nc *nats.Conn, question *nats.Msg) ([]byte, error) {
 	if nc == nil {
 		return nil, errNotConnected
 	}
@@ -166,7 +151,7 @@ func exchange(ctx context.Context, nc *nats.Conn, ask func(context.Context, *nat
 	var err error
 	answered := make(chan struct{}) // closed once these are set
 	goroutines.GoRecovered(ctx, "post_filter", func(ctx context.Context) {
-		reply, err = ask(ctx, nc)
+		reply, err = nc.RequestMsgWithContext(ctx, question)
 		close(answered)
 	})
 	select {

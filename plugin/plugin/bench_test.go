@@ -46,7 +46,7 @@ func (b *instantBus) Request(_ context.Context, _ string, data []byte) ([]byte, 
 }
 
 // Ask stores nothing: the commit of a preemption is no part of it.
-func (b *instantBus) Ask(context.Context, string, []byte, func()) ([]byte, error) {
+func (b *instantBus) Ask(context.Context, string, []byte) ([]byte, error) {
 	return nil, natsbus.ErrNotSent
 }
 

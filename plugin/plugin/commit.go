@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -69,29 +68,17 @@ func (o *pendingOrder) by() string {
 	return "pod " + o.ref().UID
 }
 
-// handOver bounds how long a scheduling cycle waits for its commit to be on its way.
-const handOver = 5 * time.Millisecond
-
-// startCommit commits an order outside the scheduling cycle. The goroutine lives on after the cycle and
-// ends with the engine's context. The commit is on its way to the planner when startCommit returns, unless that takes long.
+// startCommit commits an order outside the scheduling cycle. The goroutine lives on after the cycle and ends with the engine's context. The
+// planner stores no order before its watch shows the nomination, which the scheduler writes after the cycle.
 func (e *engine) startCommit(order *pendingOrder) {
-	onItsWay := make(chan struct{})
-	written := sync.OnceFunc(func() { close(onItsWay) })
-	defer func() {
-		select {
-		case <-onItsWay:
-		case <-time.After(handOver):
-		}
-	}()
 	order.span.Tell("order_id", order.id, "request_id", order.plan.RequestID, "decision_id", order.plan.DecisionID, "node", order.chosen.Node, "victims", len(order.chosen.Victims))
 	goroutines.GoRecovered(order.span.In(e.life), "commit", func(ctx context.Context) {
-		defer written()
 		start := e.clock.Now()
 		// Here and not where it happens: a write to the log can cost a scheduling cycle its turn on the processor.
 		logger := klog.FromContext(ctx)
 		logger.Info("preemptor_nominated", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid, "node", order.chosen.Node, "order_id", order.id, "request_id", order.plan.RequestID, "decision_id", order.plan.DecisionID,
 			"victims", len(order.chosen.Victims), "awaited", len(order.chosen.Awaited))
-		err := e.commit(ctx, order, written)
+		err := e.commit(ctx, order)
 		executed(operationCommit, err, e.clock.Since(start))
 		if ctx.Err() != nil {
 			return
@@ -156,14 +143,14 @@ type voidError struct{ wire.Void }
 func (v *voidError) Error() string { return v.Reason + ": " + v.Message }
 
 // commit has the planner store an order, and takes in what it answers. An error says that the order is not stored, as far as can be known.
-func (e *engine) commit(ctx context.Context, order *pendingOrder, written func()) error {
+func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
 	question, inMemory, err := e.commitOf(ctx, order)
 	if err != nil {
 		return err
 	}
 	failpoints.At(failpoints.BeforePublish)
 	asking, span := e.planner.Tracer.Begin(ctx, "commit")
-	reply, err := e.committer.Ask(asking, e.store.Subjects.Commit(), question, written)
+	reply, err := e.committer.Ask(asking, e.store.Subjects.Commit(), question)
 	span.End(err)
 	if err != nil {
 		return err

@@ -475,7 +475,7 @@ func (b *fakeBus) requestGroup(data []byte) ([]byte, error) {
 	return json.Marshal(reply)
 }
 
-func (b *fakeBus) Ask(ctx context.Context, _ string, data []byte, written func()) ([]byte, error) {
+func (b *fakeBus) Ask(ctx context.Context, _ string, data []byte) ([]byte, error) {
 	if b.sent != nil {
 		b.sent(ctx, "commit")
 	}
@@ -494,7 +494,6 @@ func (b *fakeBus) Ask(ctx context.Context, _ string, data []byte, written func()
 	if !store {
 		return nil, failure
 	}
-	written()
 	reply, err := b.commit(ctx, commit)
 	if err = errors.Join(err, failure); err != nil {
 		return nil, err

@@ -14,8 +14,8 @@ type Bus interface {
 	Request(ctx context.Context, subject string, data []byte) ([]byte, error)
 	// Denied is what NATS denied within the last minute; empty where it denied nothing.
 	Denied() string
-	// Ask is Request for what no scheduling cycle waits for; written is called once the question is on its way.
-	Ask(ctx context.Context, subject string, data []byte, written func()) ([]byte, error)
+	// Ask is Request for what no scheduling cycle waits for.
+	Ask(ctx context.Context, subject string, data []byte) ([]byte, error)
 }
 
 // Records is the reading side: what the streams hold, and the numbers that stand in for those of a Lease.

@@ -76,9 +76,9 @@ func (c *Committer) Heard(order *wire.EvictionOrder) {
 }
 
 // Ask has the order of a commit stored, and returns what is stored. It asks again with the same id until
-// that is known, or until the order can be stored no more: then the error is ErrUnanswered. It calls written once a question is on its way.
-// An error that wraps natsbus.ErrNotSent or ErrNoResponders says that no question was delivered.
-func (c *Committer) Ask(ctx context.Context, question string, commit *wire.CommitRequest, written func()) (*wire.CommitReply, error) {
+// that is known, or until the order can be stored no more: then the error is ErrUnanswered. An error that wraps natsbus.ErrNotSent or
+// ErrNoResponders says that no question was delivered.
+func (c *Committer) Ask(ctx context.Context, question string, commit *wire.CommitRequest) (*wire.CommitReply, error) {
 	asking, answered := context.WithCancel(ctx)
 	defer answered()
 	var heard atomic.Pointer[wire.CommitReply]
@@ -107,7 +107,7 @@ func (c *Committer) Ask(ctx context.Context, question string, commit *wire.Commi
 		if left <= 0 {
 			return nil, Unstored(ErrUnanswered)
 		}
-		reply, err := c.once(asking, question, commit.OrderID, data, min(left, commitTimeout), written)
+		reply, err := c.once(asking, question, commit.OrderID, data, min(left, commitTimeout))
 		switch {
 		case err == nil:
 			return reply, nil
@@ -125,10 +125,10 @@ func (c *Committer) Ask(ctx context.Context, question string, commit *wire.Commi
 }
 
 // once asks one time.
-func (c *Committer) once(ctx context.Context, question, orderID string, data []byte, timeout time.Duration, written func()) (*wire.CommitReply, error) {
+func (c *Committer) once(ctx context.Context, question, orderID string, data []byte, timeout time.Duration) (*wire.CommitReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	raw, err := c.Bus.Ask(ctx, question, data, written)
+	raw, err := c.Bus.Ask(ctx, question, data)
 	if err != nil {
 		return nil, err
 	}

@@ -22,8 +22,7 @@ type silent struct {
 	asked atomic.Int64
 }
 
-func (s *silent) Ask(_ context.Context, _ string, _ []byte, written func()) ([]byte, error) {
-	written()
+func (s *silent) Ask(_ context.Context, _ string, _ []byte) ([]byte, error) {
 	s.clock.Step(3 * time.Second)
 	if s.asked.Add(1) > 1 {
 		return nil, natsbus.ErrNoResponders
@@ -37,7 +36,7 @@ func TestACommitThatNobodyAnswersEndsByTheClockAlone(t *testing.T) {
 	c := NewCommitter(bus, clock)
 	commit := &wire.CommitRequest{OrderID: "ord-1", StoreBy: wire.At(clock.Now().Add(orders.StoredWithin(1)))}
 
-	_, err := c.Ask(context.Background(), "question", commit, func() {})
+	_, err := c.Ask(context.Background(), "question", commit)
 
 	var unstored *NotStoredError
 	if !errors.Is(err, ErrUnanswered) || !errors.As(err, &unstored) {
@@ -53,7 +52,7 @@ func TestACommitWhoseOrderCanBeStoredNoMoreIsNotAsked(t *testing.T) {
 	bus := &silent{clock: clock}
 	commit := &wire.CommitRequest{OrderID: "ord-1", StoreBy: wire.At(clock.Now().Add(-orders.AnsweredWithin))}
 
-	_, err := NewCommitter(bus, clock).Ask(context.Background(), "question", commit, func() {})
+	_, err := NewCommitter(bus, clock).Ask(context.Background(), "question", commit)
 
 	if !errors.Is(err, ErrUnanswered) || bus.asked.Load() != 0 {
 		t.Errorf("error %v, asked %d times", err, bus.asked.Load())
@@ -65,7 +64,7 @@ func TestACommitThatNoMessageCarriesIsNotAskedAndSaysNothingOfTheStream(t *testi
 	bus := &silent{clock: clock}
 	commit := &wire.CommitRequest{OrderID: "ord-1", StoreBy: wire.At(clock.Now()), Offer: strings.Repeat("x", wire.MaxBytes)}
 
-	_, err := NewCommitter(bus, clock).Ask(context.Background(), "question", commit, func() {})
+	_, err := NewCommitter(bus, clock).Ask(context.Background(), "question", commit)
 
 	var unstored *NotStoredError
 	if !errors.Is(err, ErrTooLarge) || errors.As(err, &unstored) || bus.asked.Load() != 0 {
