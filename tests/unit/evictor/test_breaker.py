@@ -9,6 +9,7 @@ from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from background import background
@@ -164,6 +165,22 @@ async def test_preemptors_are_looked_at_a_minute_after_their_victims_should_be_g
     clock.time = NOW + 91 * SECOND
     await wasted.look()
     assert [trip.key for trip in breaker.open()] == ["wasted-victims.default"]
+
+
+async def test_victims_with_any_grace_period_that_an_author_writes_are_not_followed() -> None:
+    outcome = await World(*running("a")).carry_out(make_order("a"))
+    (victim,) = outcome.victims
+    clock, breaker = VirtualClock(), make_breaker()
+    wasted = WastedVictims(FakeCluster(), clock, breaker)
+
+    for _ in range(20):
+        wasted.follow(
+            make_order("a"), replace(outcome, victims=(replace(victim, grace_period_seconds=2**63 - 1),))
+        )
+
+    clock.time = NOW + timedelta(days=1)
+    await wasted.look()
+    assert breaker.open() == ()
 
 
 def test_a_clock_that_is_off_opens_it_for_this_process_until_it_agrees() -> None:

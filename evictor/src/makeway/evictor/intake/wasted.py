@@ -44,10 +44,10 @@ class WastedVictims:
     def follow(self, order: EvictionOrder, outcome: Outcome) -> None:
         """Have the preemptor of an order, pod or group, looked at where that has evicted any pod."""
         evicted = [victim for victim in outcome.victims if victim.deleted_at is not None]
-        grace = timedelta(seconds=max((max(0, one.grace_period_seconds) for one in evicted), default=0))
+        grace = max((max(0, one.grace_period_seconds) for one in evicted), default=0)
         wanted = outcome.result == "succeeded" and order.room_for is not None and bool(evicted)
-        if wanted and grace <= LONGEST_GRACE and len(self._due) < MOST:
-            due = outcome.finished_at + grace + PATIENCE
+        if wanted and grace <= LONGEST_GRACE.total_seconds() and len(self._due) < MOST:
+            due = outcome.finished_at + timedelta(seconds=grace) + PATIENCE
             heapq.heappush(self._due, (due, next(self._numbers), order, len(evicted)))
 
     async def look_forever(self) -> NoReturn:
