@@ -13,7 +13,7 @@ from makeway.evictor.act.cluster import Cluster
 from makeway.evictor.judge.verdicts import Deleted
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import PermanentError, TemporaryError
-from makeway.runtime.kube import api_error
+from makeway.runtime.kube import ApiError, api_error
 from typed_calls import FakeApis
 
 VICTIM = make_victim("web-1", namespace="shop", uid="uid-1")
@@ -102,6 +102,23 @@ async def test_a_mark_by_uid_that_admission_denies_is_refused_and_one_whose_test
 
     with pytest.raises(TemporaryError if passes else PermanentError, match=re.escape(message)):
         await edge.mark(VICTIM, "", "why", NOW)
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_a_webhook_that_refuses_with_404_makes_no_pod_that_is_there_gone(*, there: bool) -> None:
+    class Refusing(Server):
+        async def request(self, method: str, path: str, **options: Any) -> bytes:
+            if method != "GET" or not there:
+                raise ApiError(404, "NotFound", WEBHOOK)
+            return await super().request(method, path, **options)
+
+    edge = Cluster(Refusing(), EvictorMetrics(CollectorRegistry()), _no_brake)  # type: ignore[arg-type]
+
+    if there:
+        with pytest.raises(PermanentError, match=re.escape(WEBHOOK)):
+            await edge.delete(VICTIM, "42")
+    else:
+        assert await edge.delete(VICTIM, "42") is None
 
 
 async def test_an_eviction_names_the_pod_as_it_was_judged(server: Server, edge: Cluster) -> None:

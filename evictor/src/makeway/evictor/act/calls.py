@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable
 from functools import lru_cache
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -104,10 +105,13 @@ class ApiCalls:
         self._metrics.api_requests.labels(operation, result).inc()
 
     async def _means_gone(self, error: ApiError, incarnation: PodRef | None) -> bool:
-        """Whether a refusal only says that the pod is not there, or is another one by now."""
-        if error.status == 404:
-            return True
-        if error.status not in (409, 422) or incarnation is None:
+        """Whether a refusal only says that the pod is not there, or is another one by now.
+
+        A 404 alone does not: admission webhooks may refuse a write with any status.
+        """
+        if incarnation is None:
+            return error.status == HTTPStatus.NOT_FOUND
+        if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY):
             return False
         now = await self.pod(incarnation.namespace, incarnation.name)
         return now is None or now.metadata.uid != incarnation.uid
