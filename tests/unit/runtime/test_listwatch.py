@@ -41,7 +41,8 @@ def event(kind: str, what: Any) -> bytes:
 class FakeApi:
     """Answers lists and watches from a script, in order; notes the queries.
 
-    A watch's script ends the watch where it ends; an Exception is raised there; None is silence.
+    A watch's script ends the watch where it ends; an Exception is raised there; None is silence. `now`: the
+    server's version, which is asked for before a watch goes on.
     """
 
     def __init__(self, lists: Sequence[bytes | Exception], watches: Sequence[Sequence[Step]]) -> None:
@@ -50,11 +51,14 @@ class FakeApi:
         self.list_queries: list[dict[str, str]] = []
         self.watch_queries: list[dict[str, str]] = []
         self.times: list[float] = []
+        self.now = 1000
 
     async def request(
         self, method: str, path: str, *, query: Any = None, most_bytes: int | None = None, **_: object
     ) -> bytes:
         assert (method, path, most_bytes) == ("GET", RESOURCE.path, PAGE_BYTES)
+        if query and query["limit"] == "1" and self.watch_queries:
+            return page(version=self.now)
         self.times.append(time.monotonic())
         self.list_queries.append(dict(query))
         answer = self.lists.pop(0) if self.lists else ApiUnavailable("script is over")
@@ -220,6 +224,25 @@ async def test_a_cut_watch_goes_on_from_the_last_event() -> None:
     assert seen.lists == ["initial"]
     assert seen.restarts == ["silent-or-cut"]
     assert api.watch_queries[1]["resourceVersion"] == "20"
+
+
+async def test_a_server_that_has_not_come_as_far_was_restored_and_is_listed_anew() -> None:
+    api = FakeApi(
+        [page(item("a", 1), item("b", 2), version=500), page(item("a", 3), version=30)],
+        [[ApiUnavailable("cut")]],
+    )
+    api.now = 30
+
+    def goes_on() -> None:
+        api.now = 31
+
+    api.watches.append([goes_on, event("MODIFIED", item("a", 31))])
+
+    seen, _ = await play(api)
+
+    assert seen.lists == ["initial", "set-back"]
+    assert seen.items == {"uid-a": "31"}
+    assert [query["resourceVersion"] for query in api.watch_queries] == ["500", "30", "31"]
 
 
 async def test_silence_is_taken_for_a_dead_connection() -> None:

@@ -65,7 +65,7 @@ class EvictorMetrics:
         self.watch_restarts = counter(
             "makeway_evictor_watch_restarts",
             "Watches of the pods of namespaces from which groups of disruption mode all go that ended, by "
-            "resource (pods) and reason: ended, silent-or-cut, throttled, refused, expired, error, "
+            "resource (pods) and reason: ended, silent-or-cut, throttled, refused, expired, set-back, error, "
             "undecodable (a pod: its namespace is listed for each order from then on).",
             ["resource", "reason"],
         )

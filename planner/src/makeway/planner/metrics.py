@@ -168,14 +168,14 @@ class PlannerMetrics:
         self.lists = counter(
             "lists",
             "Complete lists read. resource: nodes, pods, priorityclasses, poddisruptionbudgets, namespaces. "
-            "reason: initial, expired, error.",
+            "reason: initial, expired, set-back, error.",
             "resource",
             "reason",
         )
         self.watch_restarts = counter(
             "watch_restarts",
             "Watches that ended. resource: as of makeway_planner_lists_total. reason: ended, "
-            "silent-or-cut, throttled, refused, expired, error.",
+            "silent-or-cut, throttled, refused, expired, set-back, error.",
             "resource",
             "reason",
         )

@@ -38,7 +38,7 @@ class ConfigMetrics:
         self.watch_restarts = counter(
             "makeway_config_watch_restarts",
             "Watches of the objects that hold configurations that ended, by resource (configmaps/NAME) and "
-            "reason: ended, silent-or-cut, throttled, refused, expired, error, undecodable.",
+            "reason: ended, silent-or-cut, throttled, refused, expired, set-back, error, undecodable.",
             ["resource", "reason"],
         )
         self._revisions: dict[str, str] = {}

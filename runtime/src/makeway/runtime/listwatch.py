@@ -5,7 +5,8 @@ What client-go's reflector does, with the time-outs that kubernetes-asyncio's wa
 * lists in pages of bounded length, whose objects are decoded one by one as they are handed on: one bad
   object costs only itself, and the memory of one serves the next;
 * watches with bookmarks, and goes on from the last version seen;
-* 410, and an ERROR event, mean a new list, whose end says which objects are gone;
+* 410, and an ERROR event, mean a new list, whose end says which objects are gone; so does a server that has
+  not come as far as the last version seen, as after its storage was restored: it would send nothing yet;
 * silence for longer than bookmarks are apart is taken for a dead connection;
 * failures are retried with growing, jittered pauses; a server's Retry-After is honoured;
 * the event loop gets its turn after half a millisecond.
@@ -79,10 +80,13 @@ class Observer(Protocol):
     """Counts what happens; called with the resource's name."""
 
     def listed(self, resource: str, reason: str) -> None:
-        """Count a completed list. reason: initial, expired (410), error (an event that says so)."""
+        """Count a completed list. reason: initial, expired (410), set-back, error (an event that says so)."""
 
     def reconnected(self, resource: str, reason: str) -> None:
-        """Count a watch that ended. reason: ended, silent-or-cut, throttled, refused, expired, error."""
+        """Count a watch that ended, or cannot go on.
+
+        reason: ended, silent-or-cut, throttled, refused, expired, set-back, error.
+        """
 
     def undecodable(self, resource: str) -> None:
         """Count an object that could not be read and was passed over."""
@@ -215,7 +219,9 @@ class ListWatch(Generic[T]):
         """
         while True:
             try:
-                if not self._version:
+                if self._version:
+                    await self._check_version()
+                else:
                     await self._list()
                 await self._watch()
             except _Relist as relist:
@@ -273,6 +279,15 @@ class ListWatch(Generic[T]):
             timeout_seconds=self._timings.list,
             most_bytes=PAGE_BYTES,
         )
+
+    async def _check_version(self) -> None:
+        """Ask how far the server has come. Raises _Relist where that is not as far as was seen before."""
+        try:
+            there = Page(await self._ask({"limit": "1"})).metadata.resource_version
+        except DECODE_ERRORS as error:
+            raise ApiUnavailable(f"list of {self.resource.name}: {error}") from error
+        if version_of(there) < self.version:
+            raise _Relist("set-back", f"the server is at {there}, behind {self._version}")
 
     async def _page(self, body: bytes, uids: set[str]) -> PageMetadata:
         """Hand the objects of a page on; note their UIDs."""
