@@ -40,7 +40,7 @@ async def test_decisions_are_rows_and_comparisons_are_summed(bus: Bus, nats_serv
 
     code, out, err = await makeway("history", at, "--namespace=nobody")
     assert (code, out) == (0, "")
-    assert err.startswith("nothing was decided since ")
+    assert err.startswith("nothing was decided in namespace nobody since ")
 
 
 async def test_without_a_connection_or_called_wrongly_it_says_so() -> None:

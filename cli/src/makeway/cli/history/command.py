@@ -111,7 +111,7 @@ async def history(
         cells = (history_rows.cells(row, now, wide=printer.wide) for row in rows)
         printer.table(history_rows.COLUMNS, cells)
     else:
-        printer.note(f"nothing was decided since {api_time(start)}")
+        printer.note(f"nothing was decided {wanted.describe()}since {api_time(start)}")
 
 
 async def _read(bus: Bus, start: datetime) -> History:

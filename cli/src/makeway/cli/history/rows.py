@@ -64,6 +64,11 @@ class Wanted:
     namespace: str = ""
     queue: str = ""
 
+    def describe(self) -> str:
+        """Return what was asked for, to be followed by a time; empty where it is all."""
+        where = (("namespace", self.namespace), ("queue", self.queue))
+        return "".join(f"in {what} {name} " for what, name in where if name)
+
     def takes(self, one: Row | Comparison) -> bool:
         """Report whether a row, or a comparison, is one of them."""
         if self.namespace and self.namespace not in namespaces_of(one):
