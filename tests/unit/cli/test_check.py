@@ -550,9 +550,10 @@ def test_keys_that_are_a_parts_trouble_are_told_once() -> None:
 
     found = check_components.judge([evictor], version="1", cluster_uid="here", namespace="ns", parts=())
 
-    assert [one.detail for one in found if missing in one.detail or failed in one.detail] == [
-        f"slow; {missing}",
-        failed,
+    keys = "see docs/operating.md, keys of signatures"
+    assert [(one.detail, one.remedy) for one in found if missing in one.detail or failed in one.detail] == [
+        (f"slow; {missing}", keys),
+        (failed, keys),
     ]
 
 

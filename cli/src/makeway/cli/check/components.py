@@ -32,6 +32,8 @@ _ACTS: Final = "kube-scheduler's own preemption acts, where the profile has it"
 
 _SIGNERS: Final = ("planner", "evictor")
 """The parts that have private keys."""
+_FAILED: Final = "messages failed: "
+_KEYS: Final = "see docs/operating.md, keys of signatures"
 
 
 def judge(
@@ -79,9 +81,12 @@ def _presence(
 def _own(one: ComponentStatus, cluster_uid: str) -> Iterator[CheckResult]:
     name = f"{one.component} {one.identity}"
     if one.trouble:
-        yield CheckResult(
-            name, "wrong", one.trouble, f"see its log, and docs/operating.md under {one.component}"
+        remedy = (
+            _KEYS
+            if any(part in one.trouble for part in _of_keys(one))
+            else f"see its log, and docs/operating.md under {one.component}"
         )
+        yield CheckResult(name, "wrong", one.trouble, remedy)
     if one.cluster_uid and cluster_uid and one.cluster_uid != cluster_uid:
         yield CheckResult(
             name,
@@ -140,16 +145,18 @@ def _signatures(statuses: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
     elif used:
         yield CheckResult("signatures", "ok", f"{used[0]} in every part")
     for one in statuses:
-        _, *parts = one.signatures.split("; ")
-        about = [
-            part
-            for part in parts
-            if not part.startswith("signs ") and part != "messages failed: 0" and part not in one.trouble
-        ]
+        parts = one.signatures.split("; ")
+        about = [part for part in parts if part.startswith(_FAILED) and part != f"{_FAILED}0"]
+        about += [part for part in _of_keys(one) if part not in one.trouble]
         about += [part for part in parts if part == "signs nothing" and one.component in _SIGNERS]
         if about:
-            remedy = "see docs/operating.md, keys of signatures"
-            yield CheckResult(f"signatures of {one.identity}", "warning", "; ".join(about), remedy)
+            yield CheckResult(f"signatures of {one.identity}", "warning", "; ".join(about), _KEYS)
+
+
+def _of_keys(one: ComponentStatus) -> list[str]:
+    """Return what a part says to be wrong with its keys."""
+    _, *parts = one.signatures.split("; ")
+    return [part for part in parts if not part.startswith(("signs ", _FAILED))]
 
 
 def _leading(planners: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
