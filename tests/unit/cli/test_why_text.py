@@ -95,6 +95,19 @@ def test_while_evicted_pods_are_leaving_the_order_is_told_and_no_other_plan() ->
     assert "planned" not in "".join(lines[2:])
 
 
+def test_a_pod_that_was_never_decided_about_says_who_may_not_have_answered() -> None:
+    found = Pending(answer=replace(refused, result="preempts", nominated_node="n1"), unblocked_by=())
+    undecided = (
+        "  nothing was decided about it: makeway was not asked, or no planner answers (`makeway check`)"
+    )
+
+    assert undecided in pending_lines(found)
+    for what in ("unplanned", "delayed", "group"):
+        assert undecided not in pending_lines(found, None, **{what: "told"})
+    record = as_a(DecisionRecord, MESSAGES["decision.full"])
+    assert undecided not in pending_lines(found, last_decision=record)
+
+
 def test_the_order_for_its_group_names_no_node_where_a_pod_is_pending() -> None:
     order, outcome = as_a(EvictionOrder, MESSAGES["order.group"]), as_a(Outcome, MESSAGES["outcome.group"])
     found = Pending(answer=refused, unblocked_by=())

@@ -312,6 +312,8 @@ def waiting(told: Explanation, found: Pending) -> Iterator[str]:
         if last.diagnosis and answer.result != "refused":
             what += f": {last.diagnosis.message}"
         yield f"  last decision: {last.decision_id} of {api_time(last.at)}: {what}"
+    elif answer.result == "preempts" and not (group or held or delayed or unplanned):
+        yield "  nothing was decided about it: makeway was not asked, or no planner answers (`makeway check`)"
     yield from _in_vain(story)
     yield f"planned again now{by_itself}:"
     yield from pod_lines(answer)
