@@ -255,6 +255,8 @@ def test_a_service_out_of_reach_is_one_line_on_stderr_and_a_failure() -> None:
 
 def test_called_by_kubectl_it_is_kubectl_makeway() -> None:
     assert "Usage: kubectl makeway [OPTIONS]" in installed("kubectl-makeway", "--help").stdout
+    for name, argument in (("breaker", "reset"), ("mode", "off|observe|enforce|inherit"), ("queues", "PATH")):
+        assert f"[OPTIONS] [{argument}]" in installed("kubectl-makeway", name, "--help").stdout
     assert "Usage: kubectl makeway queues" in installed("kubectl-makeway", "queues", "--help").stdout
 
 

@@ -13,4 +13,4 @@ async def test_a_silent_planner_is_named(bus: Bus, nats_server: NatsServer) -> N
 
     _, _, err = await makeway("queues", "--nats-url", nats_server.url, exits=3)
 
-    assert err.endswith("; makeway check says which parts run\n")
+    assert err.endswith("; `makeway check` says which parts run\n")

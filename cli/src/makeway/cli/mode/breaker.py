@@ -23,7 +23,7 @@ async def breaker(
     installation: Installation,
     action: Annotated[
         Literal["reset"] | None,
-        typer.Argument(metavar="[reset]", help="Close it; nothing shows what it has stopped."),
+        typer.Argument(metavar="reset", help="Close it. Without, what is open is shown."),
     ] = None,
     *,
     output: OutputOption = "text",

@@ -52,7 +52,7 @@ async def mode(
     wanted: Annotated[
         Wanted | None,
         typer.Argument(
-            metavar="[off|observe|enforce|inherit]",
+            metavar="off|observe|enforce|inherit",
             help="The mode to change to; without one the effective one is shown. off sets the brake. "
             "inherit, with --namespace: as the cluster.",
         ),

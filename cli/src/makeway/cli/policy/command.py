@@ -42,7 +42,7 @@ def lint_files(
     """Say what is wrong with policies and queues, as planner and evictor would.
 
     A file is told by its content. Every problem is told, as file:line: path: what is wrong; what to do.
-    Ends with 0 where everything is accepted, with 1 where something is refused or cannot be read.
+    Exit code 1 where something is refused or cannot be read.
     """
     findings = [finding for file in files for finding in _file(file)]
     printer = Printer(output)
@@ -65,7 +65,7 @@ def explain_file(
 ) -> None:
     """Print the rules of who may preempt whom in the order in which they are asked, with those of bands.
 
-    Ends with 1 where the policy is refused or cannot be read.
+    Exit code 1 where the policy is refused or cannot be read.
     """
     printer = Printer("text")
     try:

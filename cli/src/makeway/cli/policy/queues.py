@@ -26,7 +26,9 @@ async def queues(
     installation: Installation,
     queue: Annotated[
         str,
-        typer.Argument(help="Only this queue, by its path, and all of it.", autocompletion=completion.queues),
+        typer.Argument(
+            metavar="PATH", help="Only this queue, and all of it.", autocompletion=completion.queues
+        ),
     ] = "",
     *,
     output: TableOutputOption = "text",
@@ -59,6 +61,6 @@ async def _ask(installation: Installation, queue: str) -> QueueReport:
             answer = await bus.request_queues(query, _TIMEOUT_SECONDS)
         except BusUnavailable as error:
             raise BusUnavailable(
-                f"no planner answers: {error}; makeway check says which parts run"
+                f"no planner answers: {error}; `makeway check` says which parts run"
             ) from error
     return msgspec.json.decode(answer, type=QueueReport)
