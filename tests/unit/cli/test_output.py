@@ -195,5 +195,7 @@ def test_a_question_is_ended_by_the_first_interrupt(typed: bytes, code: int) -> 
             process.send_signal(signal.SIGINT)
         try:
             assert process.wait(20) == code
+            begun = os.read(terminal, 1024).replace(b"^C", b"").replace(b"^D", b"")
+            assert not code or begun.endswith(b"\nmakeway: nothing was changed\r\n")
         finally:
             process.kill()

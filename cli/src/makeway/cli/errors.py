@@ -65,6 +65,7 @@ def confirm(question: str, what: str) -> None:
     try:
         agreed = typer.confirm(question, err=True)
     except typer.Abort as error:
+        typer.echo(err=True)  # no key has ended the question's line
         interrupted = isinstance(error.__context__, KeyboardInterrupt)
         fail("nothing was changed", INTERRUPTED if interrupted else NEGATIVE)
     finally:

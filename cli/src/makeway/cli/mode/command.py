@@ -237,7 +237,7 @@ async def _policy(api: Api, installation: Installation, asked: _Asked, printer: 
             )
         if not asked.yes:
             for line in await what_would_begin(installation, namespace):
-                typer.echo(line, err=True)
+                printer.note(line)
             confirm("Begin to evict pods?", "this begins to evict pods")
     changed = await change_map(
         api, at, POLICY.configmap, lambda stored: {**stored.data, KEY: _edited(stored, asked)}
