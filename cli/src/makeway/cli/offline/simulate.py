@@ -114,7 +114,7 @@ async def simulate(
     settings = ConfigSettings(namespace=installation.makeway_namespace)
     printer = Printer(output)
     if [*files, cluster, policy, queues].count(_STDIN) > 1:
-        raise ManifestError("stdin can be read once: give - once")
+        raise typer.BadParameter("stdin can be read once: give - once")
     found = [(documents(_text(file), _named(file)), _named(file)) for file in files]
     new = NewPods()
     default = namespace or _DEFAULT if cluster else installation.namespace(namespace)
@@ -151,7 +151,8 @@ def _moment(at: str, *, dumped: bool) -> datetime:
         moment = datetime.fromisoformat(at)
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError) as error:
-        raise typer.BadParameter(f"--at {at!r}: use a time such as 2026-01-31T12:00:00Z") from error
+        hint = f"{at!r}: use a time such as 2026-01-31T12:00:00Z"
+        raise typer.BadParameter(hint, param_hint="--at") from error
 
 
 def _show(
