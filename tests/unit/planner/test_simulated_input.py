@@ -179,7 +179,7 @@ def test_kinds_that_a_dump_lacks_are_told_once() -> None:
 
     (told,) = read.warnings
     assert told == (
-        "not in the dump, so taken not to exist: poddisruptionbudgets, namespaces, limitranges, "
+        "none in the dump, so taken not to exist: poddisruptionbudgets, namespaces, limitranges, "
         "runtimeclasses, persistentvolumeclaims, persistentvolumes, storageclasses, "
         "deviceclasses, daemonsets"
     )

@@ -91,7 +91,7 @@ def _complete(world: World) -> None:
     missing = [name for kind, name in _EXPECTED.items() if not world.seen[kind]]
     if not missing:
         return
-    told = f"not in the dump, so taken not to exist: {', '.join(missing)}"
+    told = f"none in the dump, so taken not to exist: {', '.join(missing)}"
     if not world.seen["PriorityClass"]:
         world.classes_of_pods()
         told += "; a class counts as its pods have it"
