@@ -65,7 +65,6 @@ class Planner:
             marks=self.marks,
             ledger=self.ledger,
             bus=bus.repairs,
-            metrics=_METRICS,
             synced=lambda: self.follower.synced,
         )
         self.control = Control(

@@ -2,14 +2,11 @@
 
 from datetime import UTC, datetime
 
-from prometheus_client import CollectorRegistry
-
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import PodRef
 from makeway.bus.repairs import RepairProposal
 from makeway.core.k8s.disruption import lives_on_marked, preemption_message
 from makeway.core.k8s.objects import Metadata, Pod, PodCondition, PodSpec, PodStatus
-from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.service.orders.marks import (
     AT_ONCE,
@@ -135,7 +132,6 @@ async def test_a_proposal_that_the_bus_does_not_take_is_made_again() -> None:
         marks=marks,
         ledger=Ledger(),
         bus=bus,
-        metrics=PlannerMetrics(CollectorRegistry()),
         synced=lambda: True,
     )
     clock.seconds += PATIENCE_SECONDS

@@ -26,7 +26,6 @@ STATE: Final[Mapping[str, str]] = {
     "snapshot_age_seconds": (
         "How long ago the quietest of the watches was heard; bookmarks come about every minute."
     ),
-    "snapshot_revision": "Changes to the snapshot since the process began.",
     "orders_in_flight": "Orders without an outcome, as read from the streams.",
     "marked_pods": "Pods that carry preemption's DisruptionTarget and are not being deleted.",
     "comparisons_waiting": (
@@ -164,7 +163,6 @@ class PlannerMetrics:
             "overflowed (changes came faster than they could be written).",
             "result",
         )
-        self.recorded_bytes = counter("recorded_bytes", "Bytes written into recordings, compressed.")
         self.lists = counter(
             "lists",
             "Complete lists read. resource: nodes, pods, priorityclasses, poddisruptionbudgets, namespaces. "
@@ -225,9 +223,6 @@ class PlannerMetrics:
             "Comparisons on their way to the bus. result: written, dropped (a queue was full), failed "
             "(NATS did not take it, or it could not be planned).",
             "result",
-        )
-        self.proposals = counter(
-            "repair_proposals", "Repairs of marks left behind that were proposed to the evictors."
         )
         self.control = counter(
             "control_states",

@@ -136,4 +136,3 @@ class Recorder:
         self._sequence = await self.bus.publish_recording(self._name, self._number, data, self._sequence)
         self._number += 1
         self._written += len(data)
-        self.metrics.recorded_bytes.inc(len(data))

@@ -183,7 +183,6 @@ class ClusterState:
         self.metrics.watch_state(
             {
                 "snapshot_age_seconds": self.watch.age_seconds,
-                "snapshot_revision": lambda: snapshot.revision,
                 "orders_in_flight": lambda: len(ledger),
                 "marked_pods": lambda: len(self.marks),
                 "comparisons_waiting": lambda: len(self.observing),
@@ -303,7 +302,6 @@ class Parts:
             marks=seen.marks,
             ledger=ledger,
             bus=bus.repairs,
-            metrics=metrics,
             synced=lambda: not seen.unsynced(),
         )
         self.recorder = Recorder(

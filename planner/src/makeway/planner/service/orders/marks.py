@@ -25,7 +25,6 @@ from makeway.bus.repairs import RepairProposal
 from makeway.core.k8s.by_uid import ByUid
 from makeway.core.k8s.disruption import lives_on_marked
 from makeway.core.k8s.objects import Pod
-from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.ledger import Ledger
 from makeway.runtime.failpoints import failpoint
 
@@ -109,7 +108,6 @@ class RepairProposer:
     marks: Marks
     ledger: Ledger
     bus: RepairPublisher
-    metrics: PlannerMetrics
     synced: Callable[[], bool]
 
     async def propose_forever(self) -> NoReturn:
@@ -135,5 +133,4 @@ class RepairProposer:
             except BusError as error:
                 _log.warning("repair_not_proposed", victim_uid=pod.uid, error=str(error))
                 return
-            self.metrics.proposals.inc()
             _log.info("repair_proposed", victim=f"{pod.namespace}/{pod.name}", victim_uid=pod.uid)
