@@ -14,7 +14,7 @@ func releasedBeside(t *testing.T) (*InFlight, FailedCycle) {
 	f.Begin(of("q", order("o2", "b")))
 	f.Succeed("o", at(10), at(90000), notGone)
 	f.left("a")
-	expectWakes(t, f, at(10), Activation{OrderID: "o"})
+	expectWakes(t, f, at(10), wakes("o"))
 	cycle := notThere
 	cycle.Beside = []types.UID{"q"}
 	return f, cycle
@@ -27,9 +27,9 @@ func TestAPreemptorWithItsRoomWaitsUntilFailedOrdersOfThoseThatAreNominatedBesid
 	if why, _, _ := f.Refuse("p", at(12), cycle); why != RefusedBeside {
 		t.Errorf("refused with %d while the nomination beside it is taken back", why)
 	}
-	expectWakes(t, f, at(12).Add(RevertWait), Activation{OrderID: "o2", Revert: true})
+	expectWakes(t, f, at(12).Add(RevertWait), reverts("o2"))
 	f.Finish("o2")
-	expectWakes(t, f, at(13).Add(RevertWait), Activation{OrderID: "o"})
+	expectWakes(t, f, at(13).Add(RevertWait), wakes("o"))
 	if why, _, _ := f.Refuse("p", at(13).Add(RevertWait), cycle); why != NotRefused {
 		t.Errorf("refused with %d once it was taken back", why)
 	}
@@ -43,7 +43,7 @@ func TestAPreemptorWithItsRoomBesideVictimsThatLeaveMayTakeOtherRoomAfterAWhile(
 		t.Fatal("open at once")
 	}
 
-	expectWakes(t, f, at(12).Add(leavingHold), Activation{OrderID: "o"}) // it was held meanwhile
+	expectWakes(t, f, at(12).Add(leavingHold), wakes("o")) // it was held meanwhile
 	if f.closed("p", at(12).Add(leavingHold)) {
 		t.Error("held after the wait")
 	}

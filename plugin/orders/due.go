@@ -35,11 +35,12 @@ func (f *InFlight) bring(e *Order, happened event, now time.Time) (activations [
 	why := reasonOf(before, happened)
 	if e.Phase == Reverting {
 		e.revertFrom(why, now)
+		e.Unanswered = e.Own && before == Committed
 	}
 	if e.Phase == Released {
 		e.reservedUntil = now.Add(releasedLasts)
 	}
-	w := Activation{Pod: e.Preemptor, OrderID: e.OrderID, Node: e.Node, Places: e.Places(), Reason: why}
+	w := Activation{Order: e.copied(), Reason: why}
 	if happened == onVictimsGone && e.early == 0 { // else its cycle is repeated
 		w.Waited = now.Sub(e.CreatedAt)
 	}
@@ -49,7 +50,7 @@ func (f *InFlight) bring(e *Order, happened event, now time.Time) (activations [
 			e.held = false
 			activations = append(activations, w)
 		case effect == revert:
-			w.Revert, w.Reason, w.Unstored, w.Unanswered = true, e.reason, !e.wasStored, e.Unanswered
+			w.Revert, w.Reason, w.Unstored = true, e.reason, !e.wasStored
 			activations = append(activations, w)
 		}
 	}

@@ -36,7 +36,7 @@ func TestAGangIsActivatedOnceItsLastVictimHasLeft(t *testing.T) {
 
 	f.left("v2")
 
-	expectWakes(t, f, at(1030), Activation{OrderID: "o"})
+	expectWakes(t, f, at(1030), wakes("o"))
 	if f.groupClosed(at(1030)) {
 		t.Error("closed after the last victim has left")
 	}
@@ -51,7 +51,7 @@ func TestAGangThatWasHeldIsActivatedOnceWhileItsVictimsLeave(t *testing.T) {
 	f.Succeed("o", at(10), at(90000), notGone)
 
 	expectWakes(t, f, at(10))
-	expectWakes(t, f, at(10).Add(leavingHold), Activation{OrderID: "o"})
+	expectWakes(t, f, at(10).Add(leavingHold), wakes("o"))
 	expectWakes(t, f, at(10).Add(leavingHold))
 }
 
@@ -91,7 +91,7 @@ func TestAGangIsRevertedOnceAllItsNominationsAreGone(t *testing.T) {
 
 	f.NominatedTo("b", "", at(20))
 
-	expectWakes(t, f, at(30), Activation{OrderID: "o", Revert: true})
+	expectWakes(t, f, at(30), reverts("o"))
 	if !f.groupClosed(at(30)) {
 		t.Error("open before the nominations are deleted in memory")
 	}
@@ -110,7 +110,7 @@ func TestAGangWhoseMemberLosesItsPlaceWaitsForNothingMore(t *testing.T) {
 
 	f.NominatedTo("b", "n9", at(20))
 
-	expectWakes(t, f, at(20), Activation{OrderID: "o"})
+	expectWakes(t, f, at(20), wakes("o"))
 }
 
 func TestAGangMadeAnewUnderItsNameIsNotHeldForTheOldOne(t *testing.T) {
@@ -137,7 +137,7 @@ func madeRoom(t *testing.T, now time.Time) (*InFlight, *countedPlaces) {
 	stored(f, "o", start.Add(time.Minute))
 	f.Succeed("o", now, now.Add(time.Minute), notGone)
 	f.left("v1")
-	expectWakes(t, f, now, Activation{OrderID: "o"})
+	expectWakes(t, f, now, wakes("o"))
 	return f, places
 }
 
@@ -157,7 +157,7 @@ func TestTheRoomOfAGangThatHasTooFewPodsForAWhileIsGivenUp(t *testing.T) {
 	}
 
 	got, _ := f.Due(at(lasts))
-	if len(got) != 1 || !got[0].Revert || got[0].Reason != "1 of 2" || len(got[0].Places) != 1 || got[0].Places[0].UID != "a" {
+	if len(got) != 1 || !got[0].Revert || got[0].Reason != "1 of 2" || len(got[0].Places()) != 1 || got[0].Places()[0].UID != "a" {
 		t.Fatalf("activations %+v", got)
 	}
 	if !f.groupClosed(at(lasts)) {

@@ -35,7 +35,7 @@ func TestAPreemptorIsReleasedAGracePeriodAndAMinuteAfterItsOrder(t *testing.T) {
 			}
 
 			activations, _ = f.Due(release)
-			if len(activations) != 1 || activations[0].Pod.UID != "p" {
+			if len(activations) != 1 || activations[0].Preemptor.UID != "p" {
 				t.Fatalf("activations %+v, want p", activations)
 			}
 			if _, _, closed := f.Gate("p", types.NamespacedName{}, release); closed {

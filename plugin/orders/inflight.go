@@ -65,7 +65,7 @@ func (f *InFlight) Notify() {
 func (f *InFlight) Begin(e *Order) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	e.own = true
+	e.Own = true
 	f.put(e)
 	f.happens(e, onNominated)
 }
@@ -107,24 +107,24 @@ func (f *InFlight) Succeed(orderID string, now, until time.Time, left func(types
 			}
 		}
 	}
-	return now.Sub(e.CreatedAt), e.own
+	return now.Sub(e.CreatedAt), e.Own
 }
 
-// Fail notes that an order came to nothing. The pod is reverted when the API shows its nomination gone, or after a wait. ok is false where
-// the order is not known, or has failed already.
-func (f *InFlight) Fail(orderID, reason string, now time.Time, wait time.Duration) (failed Activation, ok bool) {
+// Fail notes that an order came to nothing. The pod is reverted when the API shows its nomination gone, or after a wait. It returns a copy of
+// the order, nil where that is not known, or has failed already.
+func (f *InFlight) Fail(orderID, reason string, now time.Time, wait time.Duration) *Order {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e := f.byOrder[orderID]
 	if e == nil {
-		return Activation{}, false
+		return nil
 	}
 	e.Span.Tell("reason", reason)
 	if !f.happens(e, onFailed) || e.Phase != Reverting {
-		return Activation{}, false
+		return nil
 	}
 	e.revertFrom(reason, now.Add(wait))
-	return Activation{Pod: e.Preemptor, OrderID: e.OrderID, Node: e.Node, Places: e.Places(), Revert: true, Reason: reason, Waited: now.Sub(e.CreatedAt), Own: e.own}, true
+	return e.copied()
 }
 
 // Stays notes that a victim which was to be preempted in memory is bound by now, and in no order: the preemptor does
@@ -373,8 +373,6 @@ func (f *InFlight) happens(e *Order, happened event) bool {
 			e.Gated = true
 		case openGate:
 			e.Gated = false
-		case blameEvictors:
-			e.Unanswered = e.own
 		}
 	}
 	if to == absent && e.Phase != absent {

@@ -59,6 +59,13 @@ func (f *InFlight) closed(uid types.UID, now time.Time) bool {
 	return closed
 }
 
+// wakes and reverts are activations of an order.
+func wakes(orderID string) Activation { return Activation{Order: &Order{OrderID: orderID}} }
+
+func reverts(orderID string) Activation {
+	return Activation{Order: &Order{OrderID: orderID}, Revert: true}
+}
+
 func expectWakes(t *testing.T, f *InFlight, now time.Time, want ...Activation) {
 	t.Helper()
 	got, _ := f.Due(now)
@@ -102,7 +109,7 @@ func TestThePodIsActivatedOnceItsLastVictimHasLeft(t *testing.T) {
 
 	f.left("b")
 
-	expectWakes(t, f, at(20), Activation{OrderID: "o"})
+	expectWakes(t, f, at(20), wakes("o"))
 	expectWakes(t, f, at(30))
 }
 
@@ -115,7 +122,7 @@ func TestAPodThatWasHeldIsActivatedOnceWhileItsVictimsLeave(t *testing.T) {
 	f.Succeed("o", at(10), at(90000), notGone)
 
 	expectWakes(t, f, at(10))
-	expectWakes(t, f, at(10).Add(leavingHold), Activation{OrderID: "o"})
+	expectWakes(t, f, at(10).Add(leavingHold), wakes("o"))
 	expectWakes(t, f, at(10).Add(leavingHold))
 }
 
@@ -128,7 +135,7 @@ func TestAPodWhoseLastVictimHasJustLeftIsActivatedForThatAlone(t *testing.T) {
 	f.Succeed("o", at(10), at(90000), notGone)
 
 	expectWakes(t, f, at(10))
-	expectWakes(t, f, at(9).Add(Settle), Activation{OrderID: "o"})
+	expectWakes(t, f, at(9).Add(Settle), wakes("o"))
 	expectWakes(t, f, at(2000))
 }
 
@@ -158,7 +165,7 @@ func TestAPodThatFailsACycleWhileItsVictimsLeaveIsHeldForASecondAndThenLonger(t 
 
 		now = now.Add(hold)
 
-		expectWakes(t, f, now, Activation{OrderID: "o"})
+		expectWakes(t, f, now, wakes("o"))
 		if f.closed("p", now) {
 			t.Errorf("closed after %s", hold)
 		}
@@ -198,7 +205,7 @@ func TestTheLastVictimsLeavingEndsAHold(t *testing.T) {
 
 	f.Deleted("a", at(100))
 
-	expectWakes(t, f, at(100).Add(Settle), Activation{OrderID: "o"})
+	expectWakes(t, f, at(100).Add(Settle), wakes("o"))
 	if f.closed("p", at(100).Add(Settle)) {
 		t.Error("still held")
 	}
@@ -240,7 +247,7 @@ func TestVictimsThatLeftBeforeTheOutcomeAreNotWaitedFor(t *testing.T) {
 
 	f.Succeed("o", at(10), at(90000), notGone)
 
-	expectWakes(t, f, at(10), Activation{OrderID: "o"})
+	expectWakes(t, f, at(10), wakes("o"))
 }
 
 func TestAPodThatTheInformerDeletedCountsAsGoneAfterAMoment(t *testing.T) {
@@ -255,7 +262,7 @@ func TestAPodThatTheInformerDeletedCountsAsGoneAfterAMoment(t *testing.T) {
 		t.Errorf("to be asked again at %s, want %s", next, at(100).Add(Settle))
 	}
 	expectWakes(t, f, next.Add(-time.Millisecond))
-	expectWakes(t, f, next, Activation{OrderID: "o"})
+	expectWakes(t, f, next, wakes("o"))
 }
 
 func TestVictimsThatTheInformerNeverHadAreGone(t *testing.T) {
@@ -264,7 +271,7 @@ func TestVictimsThatTheInformerNeverHadAreGone(t *testing.T) {
 
 	f.Succeed("o", at(10), at(90000), func(types.UID) bool { return true })
 
-	expectWakes(t, f, at(10).Add(Settle), Activation{OrderID: "o"})
+	expectWakes(t, f, at(10).Add(Settle), wakes("o"))
 }
 
 func TestAPreemptorIsLetGoWhenItsVictimsDoNotLeaveInTime(t *testing.T) {
@@ -276,7 +283,7 @@ func TestAPreemptorIsLetGoWhenItsVictimsDoNotLeaveInTime(t *testing.T) {
 	if f.closed("p", at(90000)) {
 		t.Error("closed at the deadline")
 	}
-	expectWakes(t, f, at(90000), Activation{OrderID: "o"})
+	expectWakes(t, f, at(90000), wakes("o"))
 	if why, _, _ := f.Refuse("p", at(90001), stillThere); why != NotRefused {
 		t.Errorf("refused a new order: %d", why)
 	}
@@ -291,22 +298,22 @@ func TestAnOrderWithoutOutcomeIsGivenUpAfterItsTime(t *testing.T) {
 	if f.closed("p", at(62000)) {
 		t.Error("the gate did not open by itself")
 	}
-	expectWakes(t, f, at(62000), Activation{OrderID: "o", Revert: true})
+	expectWakes(t, f, at(62000), reverts("o"))
 }
 
 func TestAFailedOrderIsRevertedOnceAndItsGateOpensAfterwards(t *testing.T) {
 	f := NewInFlight(noQuota{})
 	f.Begin(order("o", "a"))
 
-	w, ok := f.Fail("o", "delete refused", at(10), 0)
+	failed := f.Fail("o", "delete refused", at(10), 0)
 
-	if !ok || !w.Revert {
-		t.Errorf("activation %+v, known %t", w, ok)
+	if failed == nil {
+		t.Error("it is not known")
 	}
-	if _, again := f.Fail("o", "delete refused", at(10), 0); again {
+	if f.Fail("o", "delete refused", at(10), 0) != nil {
 		t.Error("failed twice")
 	}
-	expectWakes(t, f, at(10), Activation{OrderID: "o", Revert: true})
+	expectWakes(t, f, at(10), reverts("o"))
 	expectWakes(t, f, at(20))
 	if !f.closed("p", at(20)) {
 		t.Fatal("the gate opened before the nomination was deleted")
@@ -329,7 +336,7 @@ func TestARevertWaitsForTheAPIToShowTheNominationGone(t *testing.T) {
 
 	f.NominatedTo("p", "", at(20))
 
-	expectWakes(t, f, at(30), Activation{OrderID: "o", Revert: true})
+	expectWakes(t, f, at(30), reverts("o"))
 }
 
 func TestARevertWaitsForTheAPINoLongerThanItsTime(t *testing.T) {
@@ -338,7 +345,7 @@ func TestARevertWaitsForTheAPINoLongerThanItsTime(t *testing.T) {
 	f.Fail("o", "delete refused", at(10), 500*time.Millisecond)
 	expectWakes(t, f, at(509))
 
-	expectWakes(t, f, at(510), Activation{OrderID: "o", Revert: true})
+	expectWakes(t, f, at(510), reverts("o"))
 }
 
 func TestAGateThatNoEventOpensOpensByItself(t *testing.T) {
@@ -445,7 +452,7 @@ func TestACycleThatCameTooEarlyIsRepeatedAfterAMoment(t *testing.T) {
 	f.Begin(order("o", "a"))
 	f.Succeed("o", at(10), at(90000), notGone)
 	f.left("a")
-	expectWakes(t, f, at(10), Activation{OrderID: "o"})
+	expectWakes(t, f, at(10), wakes("o"))
 
 	why, _, _ := f.Refuse("p", at(12), stillThere)
 
@@ -453,7 +460,7 @@ func TestACycleThatCameTooEarlyIsRepeatedAfterAMoment(t *testing.T) {
 		t.Fatalf("refused with %d, gated %t", why, f.closed("p", at(12)))
 	}
 	expectWakes(t, f, at(13))
-	expectWakes(t, f, at(12).Add(earlyRetryDelay), Activation{OrderID: "o"})
+	expectWakes(t, f, at(12).Add(earlyRetryDelay), wakes("o"))
 }
 
 func TestAPreemptorWithItsRoomWaitsForTheVictimsOfThoseThatAreNominatedBesideIt(t *testing.T) {
@@ -466,7 +473,7 @@ func TestAPreemptorWithItsRoomWaitsForTheVictimsOfThoseThatAreNominatedBesideIt(
 		f.Begin(of("q", order("o2", "b")))
 		f.Succeed("o", at(10), at(90000), notGone)
 		f.left("a")
-		expectWakes(t, f, at(10), Activation{OrderID: "o"})
+		expectWakes(t, f, at(10), wakes("o"))
 		becomes(f)
 		cycle := notThere
 		cycle.Beside = []types.UID{"q"}
@@ -478,7 +485,7 @@ func TestAPreemptorWithItsRoomWaitsForTheVictimsOfThoseThatAreNominatedBesideIt(
 		expectWakes(t, f, now)
 		f.Succeed("o2", now, at(90000), notGone)
 		f.left("b")
-		expectWakes(t, f, now, Activation{OrderID: "o"}, Activation{OrderID: "o2"})
+		expectWakes(t, f, now, wakes("o"), wakes("o2"))
 		if why, _, _ := f.Refuse("p", now, cycle); why != NotRefused {
 			t.Errorf("%s: refused with %d once all have left", name, why)
 		}
@@ -492,7 +499,7 @@ func TestTwoPreemptorsWithoutRoomForBothDoNotWaitForEachOther(t *testing.T) {
 		t.Fatalf("refused with %d", why)
 	}
 	f.left("b")
-	expectWakes(t, f, at(12), Activation{OrderID: "o"}, Activation{OrderID: "o2"})
+	expectWakes(t, f, at(12), wakes("o"), wakes("o2"))
 	cycle.Beside = []types.UID{"p"}
 
 	if why, _, _ := f.Refuse("q", at(12), cycle); why != NotRefused {
@@ -505,7 +512,7 @@ func TestACycleThatFailsForAnotherReasonMayPreemptAgain(t *testing.T) {
 	f.Begin(order("o", "a"))
 	f.Succeed("o", at(10), at(90000), notGone)
 	f.left("a")
-	expectWakes(t, f, at(10), Activation{OrderID: "o"})
+	expectWakes(t, f, at(10), wakes("o"))
 
 	if why, _, _ := f.Refuse("p", at(12), notThere); why != NotRefused {
 		t.Errorf("refused with %d", why)
@@ -523,7 +530,7 @@ func TestAReleasedPreemptorIsForgottenOnceItsCycleHasEnded(t *testing.T) {
 		f.Cycled("p") // of another cycle: its order is in flight
 		f.Succeed("o", at(10), at(90000), notGone)
 		f.left("a")
-		expectWakes(t, f, at(10), Activation{OrderID: "o"})
+		expectWakes(t, f, at(10), wakes("o"))
 		f.Due(at(10).Add(releasedLasts - time.Second))
 		if !f.HasOrder("o") {
 			t.Errorf("%s: forgotten before", name)
@@ -592,7 +599,7 @@ func TestANominationThatWasNeverShownCountsAsLostAfterAMinute(t *testing.T) {
 
 	f.NominatedTo("p", "", start.Add(shownWithin))
 
-	expectWakes(t, f, at(60000), Activation{OrderID: "o"})
+	expectWakes(t, f, at(60000), wakes("o"))
 }
 
 func TestAPreemptorWhoseNominationWasTakenIsTriedAgainAtOnce(t *testing.T) {
@@ -609,7 +616,7 @@ func TestAPreemptorWhoseNominationWasTakenIsTriedAgainAtOnce(t *testing.T) {
 
 	f.NominatedTo("p", "", at(20))
 
-	expectWakes(t, f, at(20), Activation{OrderID: "o"})
+	expectWakes(t, f, at(20), wakes("o"))
 	if f.closed("p", at(20)) {
 		t.Error("still gated")
 	}

@@ -35,7 +35,7 @@ type Order struct {
 	Phase     Phase
 	CreatedAt time.Time
 	OpensAt   time.Time    // whatever happens, the gate opens then
-	own       bool         // this process nominated for the order
+	Own       bool         // this process nominated for the order
 	Span      tracing.Span // of the preemption; zero of one that another process began
 	hold
 	ending
@@ -93,20 +93,14 @@ func (e *Order) copied() *Order {
 	return &copied
 }
 
-// Activation is something to do outside every lock: let a pod be tried again, after deleting its nomination
+// Activation is something to do outside every lock: let the pods of an order that still wait be tried again, after deleting their nominations
 // where revert is set.
 type Activation struct {
-	Pod     wire.PodRef // of a group: the PodGroup
-	OrderID string
-	Node    string           // of a group: empty
-	Places  []wire.Placement // of the pods that still wait
-	Revert  bool
-	Reason  string
-	// Waited is the time since the order's creation, where an outcome or the last victim's leaving ends it.
-	Waited     time.Duration
-	Own        bool // this process wrote the order
-	Unstored   bool // it is not in the stream, as far as is known, so that no evictor takes the nomination back
-	Unanswered bool // this process stored the order, and no evictor has ended it in time
+	*Order
+	Revert   bool
+	Reason   string
+	Waited   time.Duration // from the order's creation until its last victim had left; 0 where something else is why
+	Unstored bool          // it is not in the stream, as far as is known, so that no evictor takes the nomination back
 }
 
 // revertFrom notes why an order is taken back, and when at the latest. The gate opens by itself a moment later, should

@@ -18,7 +18,7 @@ package orders
 //	storing         -> reverting       : failed, expired
 //	storing         -> orphaned        : preemptorGone (open gate)
 //	committed       -> leaving         : succeeded
-//	committed       -> reverting       : failed, expired (blame evictors)
+//	committed       -> reverting       : failed, expired
 //	committed       -> orphaned        : preemptorGone (open gate)
 //	leaving         -> absent          : expired (activate), nodeUnresolvable, nominationGone (activate), preemptorGone
 //	leaving         -> released        : victimsGone (open gate, activate)
@@ -85,14 +85,13 @@ const (
 type effect string
 
 const (
-	holdPlace     effect = "hold place"       // the pod holds the place in its queue
-	releasePlace  effect = "release place"    // and does not any more
-	closeGate     effect = "close gate"       // PreEnqueue holds the pod
-	openGate      effect = "open gate"        // and lets it pass
-	blameEvictors effect = "blame evictors"   // a stored order was not ended in time, which is the evictors' to do
-	activate      effect = "activate"         // the pod is to be tried again
-	activateHeld  effect = "activate if held" // the same where PreEnqueue has held it: the queue tells a gated pod of nothing
-	revert        effect = "revert"           // the nomination is to be deleted, and then the pod to be tried again
+	holdPlace    effect = "hold place"       // the pod holds the place in its queue
+	releasePlace effect = "release place"    // and does not any more
+	closeGate    effect = "close gate"       // PreEnqueue holds the pod
+	openGate     effect = "open gate"        // and lets it pass
+	activate     effect = "activate"         // the pod is to be tried again
+	activateHeld effect = "activate if held" // the same where PreEnqueue has held it: the queue tells a gated pod of nothing
+	revert       effect = "revert"           // the nomination is to be deleted, and then the pod to be tried again
 )
 
 // transition is a row of the table.
@@ -114,8 +113,7 @@ var table = []transition{
 	{from(orphaned), onStored, same, nil},
 
 	{from(Storing, Committed), onSucceeded, Leaving, nil},
-	{from(Storing), onExpired, Reverting, nil},
-	{from(Committed), onExpired, Reverting, then(blameEvictors)},
+	{from(Storing, Committed), onExpired, Reverting, nil},
 	{from(Storing, Committed, Leaving, Released), onFailed, Reverting, nil},
 
 	{from(Leaving), onHoldEnded, same, then(openGate, activateHeld)},

@@ -122,9 +122,7 @@ func (e *engine) startCommit(order *pendingOrder) {
 func (e *engine) supersededBy(ctx context.Context, order *pendingOrder, stored natsbus.Record) {
 	e.inflight.Supersede(order.id)
 	e.takeOrder(ctx, stored)
-	e.applyActivation(ctx, orders.Activation{
-		Pod: order.ref(), OrderID: order.id, Node: order.chosen.Node, Places: order.chosen.Places, Revert: true, Reason: "another order for this pod is in the stream",
-	})
+	e.applyActivation(ctx, orders.Activation{Order: order.entry(), Revert: true, Reason: "another order for this pod is in the stream"})
 }
 
 // Reasons of voids that the plugin tells apart.

@@ -705,10 +705,9 @@ func TestAPlanThatDoesNotStandIsMadeAgainBeforeOthersMayAct(t *testing.T) {
 	behind.Victims = nil
 	behind.Awaited = []wire.Awaited{{UID: "v1", OrderID: "ord-1"}} // an order that has failed, which the planner has not heard of
 	w.bus.group = plans(behind)
-	w.plugin.engine.release(w.ctx, orders.Activation{
-		Pod: wire.PodRef{Namespace: "default", Name: "gang", UID: "gang-uid"}, OrderID: "ord-0", Revert: true,
-		Places: []wire.Placement{{Namespace: "default", Name: "g1", UID: "g1", Node: "n1"}},
-	}) // its order has failed, which is no plan
+	failed := &orders.Order{Preemptor: wire.PodRef{Namespace: "default", Name: "gang", UID: "gang-uid"}, OrderID: "ord-0"}
+	failed.Enter(wire.Placement{Namespace: "default", Name: "g1", UID: "g1", Node: "n1"})
+	w.plugin.engine.release(w.ctx, orders.Activation{Order: failed, Revert: true}) // which is no plan
 
 	for cycle := 1; cycle <= plansBeforeOthers+1; cycle++ {
 		_, status := w.gang(c)

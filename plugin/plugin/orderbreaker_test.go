@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics/testutil"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/natsbus"
@@ -32,6 +33,26 @@ func TestAnOrderThatIsStoredAndHasNoOutcomeInTimeCountsAgainstTheEvictors(t *tes
 				t.Errorf("%+v", activations)
 			}
 		})
+	}
+}
+
+func TestAnOrderWithoutAnOutcomeIsMeasuredSinceItWasMade(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	measured := func() float64 {
+		seconds, err := testutil.GetHistogramMetricValue(executionDuration.WithLabelValues(operationOrder, resultError))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seconds
+	}
+	before := measured()
+	order := &orders.Order{OrderID: "ord", Preemptor: orders.RefOf(p), Node: "n1", CreatedAt: time.Now().Add(-time.Minute)}
+	order.Unanswered = true
+
+	w.plugin.engine.applyActivation(w.ctx, orders.Activation{Order: order, Revert: true})
+
+	if took := measured() - before; took < 60 {
+		t.Errorf("measured %.1f s", took)
 	}
 }
 

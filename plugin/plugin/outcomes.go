@@ -137,15 +137,15 @@ func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
 	if outcome.Reason == reasonFutureEpoch {
 		e.leadership.Fence.Forget(outcome.Epoch) // before the pod's next order
 	}
-	w, ok := e.inflight.Fail(outcome.OrderID, "outcome "+outcome.Result+": "+outcome.Reason, e.clock.Now(), orders.RevertWait)
-	if !ok {
+	failed := e.inflight.Fail(outcome.OrderID, "outcome "+outcome.Result+": "+outcome.Reason, e.clock.Now(), orders.RevertWait)
+	if failed == nil {
 		return
 	}
-	if w.Own {
-		executed(operationOrder, errors.New(outcome.Result), w.Waited)
+	if failed.Own {
+		executed(operationOrder, errors.New(outcome.Result), e.clock.Since(failed.CreatedAt))
 	}
-	klog.FromContext(ctx).Info("order_failed", "pod_uid", w.Pod.UID, "order_id", outcome.OrderID, "node", w.Node, "result", outcome.Result, "reason", outcome.Reason, "message", outcome.Message)
-	e.lookAtPlaces(w.Places)
+	klog.FromContext(ctx).Info("order_failed", "pod_uid", failed.Preemptor.UID, "order_id", outcome.OrderID, "node", failed.Node, "result", outcome.Result, "reason", outcome.Reason, "message", outcome.Message)
+	e.lookAtPlaces(failed.Places())
 }
 
 // lookAtPlaces takes in where the API shows the pods of an order nominated: no event tells that a nomination has not shown for long, and it
@@ -199,7 +199,7 @@ func (e *engine) applyActivation(ctx context.Context, w orders.Activation) {
 	defer goroutines.RecoverPanic(ctx, "waker", func() { e.activateAgain(w) })
 	failpoints.At(failpoints.BeforeActivate)
 	if w.Unanswered {
-		executed(operationOrder, errors.New("no outcome"), w.Waited)
+		executed(operationOrder, errors.New("no outcome"), e.clock.Since(w.CreatedAt))
 	}
 	if w.Revert {
 		if shown := e.revert(w); len(shown) > 0 {
@@ -220,7 +220,7 @@ func (e *engine) applyActivation(ctx context.Context, w orders.Activation) {
 func (e *engine) activateAgain(w orders.Activation) {
 	at := e.clock.Now().Add(goroutines.RestartPause)
 	e.inflight.ActivationFailed(w.OrderID, at)
-	for _, place := range w.Places {
+	for _, place := range w.Places() {
 		e.memory.Retries.TryAt(orders.RefOfPlacement(place), at)
 	}
 }
@@ -230,15 +230,15 @@ func (e *engine) release(ctx context.Context, w orders.Activation) {
 	logger := klog.FromContext(ctx)
 	if w.Revert {
 		e.inflight.Finish(w.OrderID)
-		logger.Info("preemption_reverted", "pod", klog.KRef(w.Pod.Namespace, w.Pod.Name), "pod_uid", w.Pod.UID, "order_id", w.OrderID, "node", w.Node, "reason", w.Reason)
+		logger.Info("preemption_reverted", "pod", klog.KRef(w.Preemptor.Namespace, w.Preemptor.Name), "pod_uid", w.Preemptor.UID, "order_id", w.OrderID, "node", w.Node, "reason", w.Reason)
 	} else {
 		if w.Waited > 0 {
 			orderToLastVictimGone.Observe(w.Waited.Seconds())
 		}
-		logger.Info("preemptor_released", "pod", klog.KRef(w.Pod.Namespace, w.Pod.Name), "pod_uid", w.Pod.UID, "order_id", w.OrderID, "node", w.Node, "reason", w.Reason, "seconds", w.Waited.Seconds())
+		logger.Info("preemptor_released", "pod", klog.KRef(w.Preemptor.Namespace, w.Preemptor.Name), "pod_uid", w.Preemptor.UID, "order_id", w.OrderID, "node", w.Node, "reason", w.Reason, "seconds", w.Waited.Seconds())
 	}
 	var pods []*v1.Pod
-	for i, place := range w.Places {
+	for i, place := range w.Places() {
 		ref := orders.RefOfPlacement(place)
 		if i == 0 {
 			e.memory.Retries.TryAt(ref, e.clock.Now().Add(activationPause))
@@ -251,7 +251,7 @@ func (e *engine) release(ctx context.Context, w orders.Activation) {
 // revert deletes the nominations of an order in memory, and returns the members of a group that the API still shows nominated by it:
 // no evictor takes that back there, or none has. For a pod the next cycle does.
 func (e *engine) revert(w orders.Activation) (shown []*v1.Pod) {
-	for _, place := range w.Places {
+	for _, place := range w.Places() {
 		pod := e.podOf(orders.RefOfPlacement(place))
 		if w.Unstored || pod.Status.NominatedNodeName == place.Node {
 			if w.Node != "" {
