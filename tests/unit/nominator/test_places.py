@@ -57,6 +57,7 @@ class World:
         self.there: dict[str, Pod] = {}
         self.cleared: list[str] = []
         self.fails: list[ApiUnavailable] = []
+        self.hang: set[str] = set()
         self.kept_out = False
         self.left: set[str] = set()
         self.pods.put(a_pod("higher", nominated="n1"))
@@ -90,6 +91,8 @@ class World:
     async def clear_nomination(self, stored: Pod) -> None:
         if self.fails:
             raise self.fails.pop()
+        if stored.metadata.name in self.hang:
+            await asyncio.Event().wait()
         self.cleared.append(stored.metadata.name)
 
     @contextlib.asynccontextmanager
@@ -208,6 +211,23 @@ async def test_a_failed_order_stays_until_its_nomination_is_cleared(monkeypatch:
         await world.until(lambda: world.nominator.in_flight.of("lower") is None)
 
     assert (world.cleared, world.fails) == (["lower"], [])
+
+
+async def test_nominations_that_cannot_be_taken_back_hold_up_no_other() -> None:
+    world = World()
+    stuck = [f"stuck-{number}" for number in range(20)]
+    world.hang = set(stuck)
+
+    async with world.leading():
+        for name in (*stuck, "last"):
+            world.pods.put(a_pod(name, nominated="n1"))
+            world.nominator.in_flight.begin(order_for(name), stored=True)
+            world.there[name] = a_pod(name, nominated="n1")
+            world.nominator.ended(make_outcome(order_for(name), result="failed", reason="x"))
+        async with asyncio.timeout(2):
+            await world.until(lambda: world.cleared == ["last"])
+
+        assert world.nominator.in_flight.of("stuck-0") is not None
 
 
 async def test_outcomes_that_say_expired_were_written_by_an_evictor_that_is_at_work() -> None:

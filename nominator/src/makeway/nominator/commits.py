@@ -57,6 +57,9 @@ MOST_LOOKED_AT: Final = 50
 """Nominations without an order, whoever wrote them, and rooms that were made, that one round reads; the
 others have their turn in the next."""
 
+WAITED_FOR_SECONDS: Final = 0.25
+"""How long a round waits at the most until a nomination is taken back."""
+
 VICTIMS_A_LOOK: Final = 10
 """So many of one order are read at the most; a look ends at the first that is there."""
 
@@ -211,12 +214,23 @@ class Nominations:
         self._parts = parts
         self._cluster_uid = parts.writer.cluster_uid
         self._in_flight = in_flight
+        self._clearing: dict[str, asyncio.Task[bool]] = {}
         self._orphans: dict[str, datetime] = {}
         self._not_ours: dict[str, str] = {}
 
     def __contains__(self, uid: str) -> bool:
         """Report whether a pod has a nomination without an order."""
         return uid in self._orphans
+
+    def are_taken_back(self, uid: str) -> bool:
+        """Report whether a pod's nomination is being taken back, so that it is to have no other yet."""
+        return uid in self._clearing and not self._clearing[uid].done()
+
+    async def stop(self) -> None:
+        """End what is under way, as it is."""
+        for task in self._clearing.values():
+            task.cancel()
+        await asyncio.gather(*self._clearing.values(), return_exceptions=True)
 
     def written(self, uid: str) -> None:
         """Take note that a pod's nomination is the nominator's, whoever wrote one to that node before."""
@@ -253,13 +267,16 @@ class Nominations:
             del self._orphans[uid]
         for uid in [uid for uid in self._not_ours if uid not in self._parts.pods.by_uid]:
             del self._not_ours[uid]
+        for uid in [uid for uid, task in self._clearing.items() if task.done()]:
+            if uid not in nominated and self._in_flight.of(uid) is None:
+                del self._clearing[uid]
         for uid in nominated:
             self._orphans.setdefault(uid, now)
         due = [uid for uid in nominated if now - self._orphans[uid] >= ORPHAN_AFTER]
         for uid in sorted(due, key=self._orphans.__getitem__)[:MOST_LOOKED_AT]:
             self._orphans[uid] = now
             if not await self._adopt(nominated[uid]):
-                await self.clear(nominated[uid].namespace, nominated[uid].name, uid, "orphaned")
+                await self.take_back(nominated[uid], "orphaned")
 
     async def _adopt(self, pod: PendingPod) -> bool:
         """Go on with the order behind a pod's nomination; report whether there is one that is not over."""
@@ -307,6 +324,24 @@ class Nominations:
         except (ApiError, ApiUnavailable) as error:
             _log.warning("node_not_read", node=node, pod_uid=one.uid, error=str(error))
         return False
+
+    async def take_back(self, pod: PendingPod, reason: str) -> bool:
+        """Clear a nomination beside the rounds; return whether that is known to have worked by now.
+
+        The API server may take as long as the webhooks of one namespace, and others must not wait for those:
+        a round waits for one that it begins, for a moment, where no other is under way.
+        """
+        task = self._clearing.get(pod.uid)
+        if task is None:
+            alone = all(one.done() for one in self._clearing.values())
+            clear = self.clear(pod.namespace, pod.name, pod.uid, reason)
+            task = self._clearing[pod.uid] = asyncio.create_task(clear, name="take-back")
+            if alone:
+                await asyncio.wait({task}, timeout=WAITED_FOR_SECONDS)
+        if not task.done():
+            return False
+        del self._clearing[pod.uid]
+        return task.result()
 
     async def clear(self, namespace: str, name: str, uid: str, reason: str) -> bool:
         """Remove a nomination of the nominator's, tried a few times. Return whether none of its is left."""

@@ -129,6 +129,7 @@ class Nominator:
             self._unanswered = 0  # another one sees to the orders
             self._parts.metrics.rests()
             await self._commits.stop()
+            await self._nominations.stop()
 
     async def _round(self) -> None:
         """See what became of the orders in flight, then plan for the pods that are due."""
@@ -180,7 +181,9 @@ class Nominator:
         waiting = [
             pod
             for pod in self._parts.pods.of_classes(external)
-            if self.in_flight.of(pod.uid) is None and not decide.refusal_of(pod, external)
+            if self.in_flight.of(pod.uid) is None
+            and not self._nominations.are_taken_back(pod.uid)
+            and not decide.refusal_of(pod, external)
         ]
         self._parts.metrics.waiting.set(len(waiting))
         return self._attempts.in_turn(waiting, now, lambda pod: self._parts.classes.may_preempt_at(pod, now))
@@ -341,7 +344,7 @@ class Nominator:
             if now < one.clears_at:
                 return
             one.clears_at = now + CLEARS_AGAIN
-            if not await self._nominations.clear(pod.namespace, pod.name, pod.uid, "over"):
+            if not await self._nominations.take_back(pod, "over"):
                 return
         self._unanswered += result == "expired" and one.outcome is None
         self.in_flight.end(one)
