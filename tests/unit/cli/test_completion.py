@@ -52,6 +52,13 @@ async def test_pods_and_namespaces_are_offered(
         assert await offered(*words, KUBECONFIG=kubeconfig(tmp_path, url)) == names
 
 
+async def test_options_are_offered_a_line_each_however_narrow_the_terminal_is() -> None:
+    offers = await offered("history", "--", COLUMNS="40")
+
+    assert "--since" in offers
+    assert [one for one in offers if not one.startswith("--")] == []
+
+
 @pytest.mark.parametrize("status", [403, 404, 500])
 async def test_nothing_is_offered_or_said_where_it_cannot_be_read(status: int, tmp_path: Path) -> None:
     async with api_server(status, {"kind": "Status", "message": "no"}) as url:

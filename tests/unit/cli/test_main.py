@@ -276,6 +276,12 @@ def test_kubectl_is_told_what_could_stand_next(words: list[str], offered: str) -
     assert lines[-1] == ":4"
 
 
+def test_kubectl_is_told_of_an_option_on_one_line() -> None:
+    *offers, end = installed("kubectl_complete-makeway", "history", "--").stdout.splitlines()
+
+    assert (end, [one for one in offers if not one.startswith("--")]) == (":4", [])
+
+
 def test_a_start_collects_no_garbage_among_the_modules_that_it_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     before = gc.get_threshold()
     seen: list[int] = []

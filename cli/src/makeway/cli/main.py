@@ -35,6 +35,7 @@ _KUBECTLS = ("-n", "--namespace", "--context", "--kubeconfig")
 """Options that may stand before the sub-command."""
 _NAMED_BY_PYTHON = "Value error, "
 """How pydantic, by which typer reads values, begins what it says."""
+_COMPLETING = "_MAKEWAY_COMPLETE"
 _YOUNG_OBJECTS = 100_000
 """Objects made between two looks of the collector: nearly all of a command's are its modules, which stay.
 
@@ -261,10 +262,17 @@ for _name, _sub_command in SUB_COMMANDS.items():
 def main() -> None:
     """Run the command line, under the name by which it was called."""
     gc.set_threshold(_YOUNG_OBJECTS)
+    if _COMPLETING in os.environ:
+        _unfold()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # As on stderr: a terminal that is not in UTF-8 shows what it cannot write as escapes.
         sys.stdout.reconfigure(errors="backslashreplace")
     app(prog_name=_PROGRAM[_called() == _PLUGIN])
+
+
+def _unfold() -> None:
+    """Have help texts take a line each: of a folded one, each line would be offered."""
+    os.environ["COLUMNS"] = "4096"
 
 
 def complete() -> None:
@@ -274,9 +282,10 @@ def complete() -> None:
     Source: kubectl's documentation of plugins, on completion.
     """
     # The command line completes itself for shells by these variables; fish's form is kubectl's too.
-    os.environ["_MAKEWAY_COMPLETE"] = "complete_fish"
+    os.environ[_COMPLETING] = "complete_fish"
     os.environ["_TYPER_COMPLETE_FISH_ACTION"] = "get-args"
     os.environ["_TYPER_COMPLETE_ARGS"] = shlex.join(["makeway", *(sys.argv[1:] or [""])])
+    _unfold()
     try:
         app(prog_name="makeway")
     finally:
