@@ -41,9 +41,10 @@ var ErrLate = errors.New("the planner has not answered yet")
 
 // Asked is a question under way and, once it has come, its answer.
 type Asked struct {
-	At    uint64      // when it was asked, as the caller counts
-	Again bool        // after a late answer that failed verification
-	told  atomic.Bool // the preemptor was told that the answer has come
+	At    uint64       // when it was asked, as the caller counts
+	Span  tracing.Span // of the attempt that asked, with which the next one goes on
+	Again bool         // after a late answer that failed verification
+	told  atomic.Bool  // the preemptor was told that the answer has come
 
 	answered chan struct{} // closed once the rest is set
 	reply    *wire.PlanReply
@@ -98,9 +99,8 @@ type Kept struct {
 	*Asked
 	Namespace string
 	Priority  int32
-	Of        string       // what it is of
-	Span      tracing.Span // of the attempt that asked, with which the next one goes on
-	Dropped   func()       // is called where another question takes its place
+	Of        string // what it is of
+	Dropped   func() // is called where another question takes its place
 }
 
 // NewLate keeps so many questions at most.
@@ -156,17 +156,12 @@ func (l *Late) place(namespace string, priority int32) (other types.UID, ok bool
 	return other, ok
 }
 
-// Span is that of the attempt whose question is kept; zero where none is.
-func (l *Late) Span(uid types.UID) tracing.Span {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.of[uid].Span
-}
-
 // drop keeps a question no longer: no attempt goes on with its span. The caller holds the lock.
 func (l *Late) drop(uid types.UID) {
-	l.of[uid].Span.End(nil, "result", "late")
-	delete(l.of, uid)
+	if one, there := l.of[uid]; there {
+		one.Span.End(nil, "result", "late")
+		delete(l.of, uid)
+	}
 }
 
 // Take returns a preemptor's question, and keeps it no longer; nil where there is none. useless: there was one, of something else.

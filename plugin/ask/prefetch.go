@@ -6,8 +6,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/utils/lru"
-
-	"makeway.dev/makeway/plugin/tracing"
 )
 
 // Labels of makeway_scheduler_plans_ahead_total.
@@ -86,7 +84,6 @@ type Prefetch struct {
 	Question
 	*Asked
 	Result string // what becomes of it, for the metric
-	Span   tracing.Span
 }
 
 // NewPrefetch is a question that is about to be asked, at a moment as the caller counts.

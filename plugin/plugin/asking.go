@@ -171,8 +171,8 @@ func (pl *MakeWay) finishPrefetch(state fwk.CycleState) {
 		return
 	}
 	plansPrefetched.WithLabelValues(q.Result).Inc()
-	q.Span.End(nil, "result", q.Result)
 	if q.Unneeded() {
+		q.Span.End(nil, "result", q.Result)
 		pl.engine.planner.History.Forget(q.Classes[0].Pods[0])
 	}
 }
@@ -243,7 +243,7 @@ func (p *preemptor) awaitReply(ctx context.Context, asked *ask.Asked, begin func
 	}
 	if asked == nil {
 		asked = ask.NewAsked(uint64(p.engine.memory.Retries.Now()))
-		asked.Again = p.before
+		asked.Again, asked.Span = p.before, p.span
 		exchange, err := begin()
 		if err != nil {
 			return nil, err
@@ -275,7 +275,7 @@ func (p *preemptor) outdated() bool { return p.before && !p.again }
 // keep keeps a question for the preemptor's next cycle.
 func (p *preemptor) keep(asked *ask.Asked) {
 	pod := p.pods[0]
-	late := ask.Kept{Asked: asked, Namespace: pod.Namespace, Priority: corev1helpers.PodPriority(pod), Of: p.about, Span: p.span, Dropped: p.dropped}
+	late := ask.Kept{Asked: asked, Namespace: pod.Namespace, Priority: corev1helpers.PodPriority(pod), Of: p.about, Dropped: p.dropped}
 	if p.kept = p.engine.planner.Late.Keep(p.uid, late); !p.kept {
 		p.dropped()
 		return

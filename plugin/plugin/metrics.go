@@ -95,14 +95,14 @@ func executed(operation string, err error, took time.Duration) {
 // goOn goes on with the span of the question that an attempt begins with, a prefetched one or one whose answer was late, or begins
 // that of a preemption for a pod or a pod group where there is none.
 func (e *engine) goOn(ctx context.Context, prefetch *ask.Prefetch, preemptor klog.ObjectRef, uid types.UID) (context.Context, tracing.Span) {
-	span := e.planner.Late.Span(uid)
+	asked := e.planner.Late.Of(uid)
 	if prefetch != nil {
-		span, prefetch.Span = prefetch.Span, tracing.Span{}
+		asked = prefetch.Asked
 	}
-	if span == (tracing.Span{}) {
+	if asked == nil {
 		return e.planner.Tracer.Begin(ctx, "preemption", "preemptor", preemptor, "preemptor_uid", uid)
 	}
-	return span.In(ctx), span
+	return asked.Span.In(ctx), asked.Span
 }
 
 // endSpan ends the span of an attempt that began no order, and whose question is not kept: both go on with it.
