@@ -34,10 +34,7 @@ HALF = 250
 
 CASES = {
     "DP-1 one pod of lower priority on each node": Case(
-        {"n1": [("p1", "mid", L, 1)], "n2": [("p2", "mid", L, 1)]},
-        "high",
-        L,
-        {"n1": {"p1"}, "n2": {"p2"}},
+        {"n1": [("p1", "mid", L, 1)], "n2": [("p2", "mid", L, 1)]}, "high", L, {"n1": {"p1"}, "n2": {"p2"}}
     ),
     "DP-2 all have higher priority": Case({"n1": [("a", "mid", L, 1)], "n2": [("b", "mid", L, 1)]}, "low", L),
     "DP-2 all have equal priority": Case({"n1": [("a", "mid", L, 1)]}, "mid", L),

@@ -36,15 +36,7 @@ from integration.test_scheduling_cycle import nats_hung, planner_flapping, plann
 from integration.waiting import NotYet, until
 from makeway.dev.cluster import DevCluster
 from makeway.dev.fault_rules import FaultRule
-from makeway.dev.options import (
-    EVICTOR,
-    KWOK,
-    LIFTED_RATES,
-    NATS,
-    PLANNER,
-    SCHEDULER,
-    ClusterOptions,
-)
+from makeway.dev.options import EVICTOR, KWOK, LIFTED_RATES, NATS, PLANNER, SCHEDULER, ClusterOptions
 
 PLAN_TIMEOUT_SECONDS = 0.1
 """The product's default."""

@@ -260,11 +260,7 @@ class Forger:
 
 def _writer(subject: str) -> str:
     """Whose login may write to a stream's subject."""
-    kinds = {
-        ".orders.": "planner",
-        ".outcomes.": "evictor",
-        ".control": "planner",
-    }
+    kinds = {".orders.": "planner", ".outcomes.": "evictor", ".control": "planner"}
     return next(login for part, login in kinds.items() if part in subject)
 
 

@@ -171,11 +171,7 @@ def _forged_owner(chance: random.Random) -> Manifest:
 
 
 def _pod(namespace: str, name: str, priority: str, cpu: int) -> Manifest:
-    container = {
-        "name": "main",
-        "image": "example.com/none:1",
-        "resources": {"requests": {"cpu": f"{cpu}m"}},
-    }
+    container = {"name": "main", "image": "example.com/none:1", "resources": {"requests": {"cpu": f"{cpu}m"}}}
     return {
         "apiVersion": "v1",
         "kind": "Pod",

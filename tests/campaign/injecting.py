@@ -266,12 +266,7 @@ def rule_of(one: Injection) -> FaultRule:
     what, how = one.detail.split()
     if what == "watch":
         return FaultRule(
-            component=one.target,
-            action=_ACTIONS[how],
-            path=PODS_WATCH,
-            seconds=4,
-            count=2,
-            probability=0.1,
+            component=one.target, action=_ACTIONS[how], path=PODS_WATCH, seconds=4, count=2, probability=0.1
         )
     return FaultRule(
         component=one.target,

@@ -39,10 +39,7 @@ PROGRAMS = CHECKOUT / "examples" / "consumers"
 async def first_line(url: str, *command: str) -> AsyncIterator[str]:
     """Run a program for the length of a block; gives the first line that it prints."""
     process = await asyncio.create_subprocess_exec(
-        *command,
-        cwd=PLUGIN_MODULE,
-        env={**os.environ, "NATS_URL": url},
-        stdout=asyncio.subprocess.PIPE,
+        *command, cwd=PLUGIN_MODULE, env={**os.environ, "NATS_URL": url}, stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     try:

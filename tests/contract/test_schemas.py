@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from jsonschema import (  # type: ignore[import-untyped] # it ships no types
-    Draft202012Validator,
-    ValidationError,
-)
+from jsonschema import Draft202012Validator, ValidationError  # type: ignore[import-untyped] # it ships no types
 
 from makeway.bus.streams import configs as streams
 from makeway.bus.subjects import Subjects

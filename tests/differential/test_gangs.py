@@ -24,18 +24,7 @@ from differential.gang_draws import (
 )
 from differential.gang_exact import cheapest
 from differential.gang_rules import Terms, broken_rule, terms_of
-from differential.gangs import (
-    BROKEN,
-    EQUAL,
-    FALSE,
-    HIGHER,
-    MISSED,
-    NOT_JUDGED,
-    Counts,
-    judge,
-    judged,
-    share,
-)
+from differential.gangs import BROKEN, EQUAL, FALSE, HIGHER, MISSED, NOT_JUDGED, Counts, judge, judged, share
 
 DRAWS = 300
 

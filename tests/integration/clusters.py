@@ -145,8 +145,7 @@ KINDS: dict[str, Kind] = {
     ),
     # kube-scheduler alone, without MakeWay.
     "plain_cluster": Kind(
-        lambda: ClusterOptions(components=frozenset({NATS, SCHEDULER, KWOK}), plugin=False),
-        whole=True,
+        lambda: ClusterOptions(components=frozenset({NATS, SCHEDULER, KWOK}), plugin=False), whole=True
     ),
     # A scheduler that has a filter of another author, with nominator and shadow.
     "shadow_cluster": Kind(

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.wide
 
 RARELY_USED = {
     "makeway-nominator": {
-        "create events.events.k8s.io": "only about a class that asks for what it cannot have",
+        "create events.events.k8s.io": "only about a class that asks for what it cannot have"
     },
     "makeway-evictor": {
         f"get leases.coordination.k8s.io {NAMESPACE}/makeway-planner": "only for orders of lowered quotas",

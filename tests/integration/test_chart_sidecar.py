@@ -93,10 +93,7 @@ def _install_on_node(release: Release, kubeconfig: Path) -> None:
 @pytest.mark.usefixtures("without_scheduler")
 async def test_a_static_pod_beside_kube_scheduler_preempts(install: Install) -> None:
     manifests = render(
-        *SIDECAR,
-        "scheduler.install=replacement",
-        "scheduler.names[0]=default-scheduler",
-        *ENFORCES,
+        *SIDECAR, "scheduler.install=replacement", "scheduler.names[0]=default-scheduler", *ENFORCES
     )
     installed = install(manifests)
     await installed.apply()

@@ -110,9 +110,7 @@ async def test_a_class_that_may_preempt_by_itself_is_refused_and_told_why(space:
 async def test_a_refused_delete_is_rolled_back_and_the_next_plan_is_another_one(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"), make_node("n2").cpu("500m"))
     await run_victims(
-        space,
-        sized("v1", "low", 500).label(*UNDELETABLE).on("n1"),
-        sized("v2", "mid", 500).on("n2"),
+        space, sized("v1", "low", 500).label(*UNDELETABLE).on("n1"), sized("v2", "mid", 500).on("n2")
     )
 
     async with deletes_refused(space, "v1"):

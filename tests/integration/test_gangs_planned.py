@@ -51,11 +51,7 @@ async def test_nothing_is_evicted_for_a_gang_that_cannot_have_enough(space: Spac
 async def test_a_group_of_mode_all_goes_whole_for_a_gang(space: Space) -> None:
     await space.add_nodes(make_node("n0").cpu("1"), make_node("n1").cpu("1"))
     await pod_group(
-        space,
-        "old",
-        schedulingPolicy={"basic": {}},
-        disruptionMode=form().whole,
-        priorityClassName="low",
+        space, "old", schedulingPolicy={"basic": {}}, disruptionMode=form().whole, priorityClassName="low"
     )
     old = [sized(f"old-{n}", "low", 1000).on(f"n{n}").spec(**in_group("old")) for n in range(2)]
     await run_victims(space, *old)

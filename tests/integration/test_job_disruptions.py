@@ -32,11 +32,7 @@ def job(space: Space) -> dict[str, Any]:
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": JOB},
-        "spec": {
-            "backoffLimit": 0,
-            "template": {"metadata": metadata, "spec": template["spec"]},
-            **ignoring,
-        },
+        "spec": {"backoffLimit": 0, "template": {"metadata": metadata, "spec": template["spec"]}, **ignoring},
     }
 
 

@@ -24,8 +24,7 @@ async def test_a_queue_at_its_guarantee_is_spared_though_its_pods_are_less_impor
     own = f"root.{space.namespace}"
     await space.add_nodes(make_node("n1").cpu(4))
     await put_queues(
-        space.cluster,
-        queues_yaml(queue(space.namespace, queue("a", guaranteed=2), queue("b"), queue("p"))),
+        space.cluster, queues_yaml(queue(space.namespace, queue("a", guaranteed=2), queue("b"), queue("p")))
     )
     await run_victims(
         space,

@@ -8,14 +8,7 @@ from integration.arming import HOLD, KILL, STOP, Crashes, Failpoints, until_one_
 from integration.asking import ask, run, until_recording
 from integration.builders import make_node, make_pod
 from integration.cluster import RunningCluster
-from integration.configuring import (
-    NO_LIMITS,
-    QUEUES_CONFIGMAP,
-    control_state,
-    events_on,
-    put,
-    put_queues,
-)
+from integration.configuring import NO_LIMITS, QUEUES_CONFIGMAP, control_state, events_on, put, put_queues
 from integration.forbidding import UNDELETABLE, deletes_refused
 from integration.gating import until_waiting
 from integration.invariants import assert_invariants

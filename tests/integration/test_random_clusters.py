@@ -105,8 +105,7 @@ async def test_what_kube_scheduler_places_makeway_places_and_no_protected_pod_go
         hopeless = asyncio.Event()
         async with AsyncExitStack() as stack:
             ours, theirs = await asyncio.gather(
-                stage(stack, makeway, drawn),
-                stage(stack, kube_scheduler, drawn.as_seen_by_kube_scheduler()),
+                stage(stack, makeway, drawn), stage(stack, kube_scheduler, drawn.as_seen_by_kube_scheduler())
             )
 
             async def judge() -> Played:

@@ -5,13 +5,7 @@ import pytest_asyncio
 
 from integration.builders import PodBuilder, make_node
 from integration.configuring import put_queues
-from integration.preempting import (
-    assert_stays_pending,
-    deletes_of,
-    outcome_of_order,
-    run_victims,
-    sized,
-)
+from integration.preempting import assert_stays_pending, deletes_of, outcome_of_order, run_victims, sized
 from integration.queueing import queue, queues_yaml
 from integration.space import Space
 from makeway.dev.checker.history import InForce

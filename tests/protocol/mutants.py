@@ -182,10 +182,7 @@ MUTANTS = (
     Mutant("outcomes-overwrite", "an outcome is stored whether or not there is one", _outcomes_overwrite, 8),
     Mutant("revive-after-cancel", "evictors go on where the preemptor needs no room", _cancelled_goes_on, 37),
     Mutant(
-        "old-looks-count",
-        "an evictor that was stopped deletes by what it read before",
-        _old_looks_count,
-        70,
+        "old-looks-count", "an evictor that was stopped deletes by what it read before", _old_looks_count, 70
     ),
     Mutant(
         "foreign-outcome", "the plugin takes any outcome of the pod for its order's", _foreign_outcome, 460

@@ -42,12 +42,7 @@ SHOWN_BY = {
 }
 """What shows each promise."""
 
-OFFLINE = (
-    ("--help",),
-    ("why", "--help"),
-    ("evictor", "--help"),
-    ("policy", "lint", "{policy}"),
-)
+OFFLINE = (("--help",), ("why", "--help"), ("evictor", "--help"), ("policy", "lint", "{policy}"))
 
 
 @cache

@@ -49,11 +49,7 @@ def node_object(node: TraceNode) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {
-            "name": node.name,
-            "uid": node.name,
-            "labels": {"kubernetes.io/hostname": node.name},
-        },
+        "metadata": {"name": node.name, "uid": node.name, "labels": {"kubernetes.io/hostname": node.name}},
         "status": {"capacity": amounts, "allocatable": amounts},
     }
 
@@ -90,10 +86,7 @@ def group_object(gang: Gang) -> dict[str, Any]:
         "apiVersion": "scheduling.k8s.io/v1beta1",
         "kind": "PodGroup",
         "metadata": {"name": gang.name, "namespace": _NAMESPACE, "uid": gang.name},
-        "spec": {
-            "priority": gang.member.priority,
-            "schedulingPolicy": {"gang": {"minCount": gang.count}},
-        },
+        "spec": {"priority": gang.member.priority, "schedulingPolicy": {"gang": {"minCount": gang.count}}},
     }
 
 

@@ -251,9 +251,7 @@ def _scheduler(variant: str, nats_port: int) -> dict[str, Any]:
     arguments = {"natsURL": f"nats://127.0.0.1:{nats_port}", "lease": {"name": ""}}
     profile: dict[str, Any] = {
         "schedulerName": "default-scheduler",
-        "plugins": {
-            "multiPoint": {"enabled": [{"name": plugin}], "disabled": [{"name": DEFAULT}]},
-        },
+        "plugins": {"multiPoint": {"enabled": [{"name": plugin}], "disabled": [{"name": DEFAULT}]}},
     }
     if variant == MAKEWAY:
         profile["plugins"]["queueSort"] = QUEUE_SORT

@@ -148,10 +148,7 @@ COLUMNS = (
 )
 """Columns of the document: of each the first row that has a figure, of both variants."""
 
-OWN = (
-    ("CPU, planner", "CPU, evictor", "CPU, nats-server"),
-    ("peak memory, planner", "peak memory, evictor"),
-)
+OWN = (("CPU, planner", "CPU, evictor", "CPU, nats-server"), ("peak memory, planner", "peak memory, evictor"))
 """Columns of the document of the processes that MakeWay brings."""
 
 

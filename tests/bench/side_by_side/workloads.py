@@ -149,10 +149,7 @@ ALL = (
     *(_groups(mode) for mode in ("", "single", "all")),
     *(
         _gangs(of, gangs, 100 // gangs, _GANG_PRIORITY, preemptorPodGroups=gangs, **_BASIC, **more)
-        for of, more in (
-            ("GangPreemptionBasic", {"gangCpuRequest": "3970m"}),
-            ("GangPreemptionAffinity", {}),
-        )
+        for of, more in (("GangPreemptionBasic", {"gangCpuRequest": "3970m"}), ("GangPreemptionAffinity", {}))
         for gangs in (1, 10)
     ),
     *(

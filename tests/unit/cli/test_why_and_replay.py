@@ -36,11 +36,7 @@ def test_wrong_usage_ends_with_2(command: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [
-        ("", "no exported decision"),
-        ("{}", "no exported decision"),
-        ("\xff", "no exported decision"),
-    ],
+    [("", "no exported decision"), ("{}", "no exported decision"), ("\xff", "no exported decision")],
 )
 def test_a_file_that_is_no_decision_is_refused_and_told_how(tmp_path: Path, text: str, told: str) -> None:
     file = tmp_path / "decision.json"

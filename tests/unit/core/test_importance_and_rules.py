@@ -105,10 +105,7 @@ CLASSES = st.dictionaries(
             metadata=Metadata(
                 annotations={
                     key: value
-                    for key, value in (
-                        (MINIMUM_PREEMPTABLE_PRIORITY, minimum),
-                        (TOLERATION_SECONDS, seconds),
-                    )
+                    for key, value in ((MINIMUM_PREEMPTABLE_PRIORITY, minimum), (TOLERATION_SECONDS, seconds))
                     if value is not None
                 }
             ),

@@ -14,11 +14,7 @@ def key(name: str, *, composite: bool = False) -> GroupKey:
 
 def group(name: str, *, parent: str = "", whole: bool = False, priority: int = 0) -> GroupRecord:
     return GroupRecord(
-        key=key(name, composite=name.startswith("c")),
-        uid=name,
-        parent=parent,
-        whole=whole,
-        priority=priority,
+        key=key(name, composite=name.startswith("c")), uid=name, parent=parent, whole=whole, priority=priority
     )
 
 

@@ -117,10 +117,7 @@ def test_saving_something_else_leaves_it_alone() -> None:
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [
-        ({"memory": 100, "cpu": 10}, {"memory": 200, "cpu": 5}),
-        ({"memory": 100}, {"memory": 100, "cpu": 5}),
-    ],
+    [({"memory": 100, "cpu": 10}, {"memory": 200, "cpu": 5}), ({"memory": 100}, {"memory": 100, "cpu": 5})],
     ids=["more of another resource", "no limit before"],
 )
 def test_less_of_one_resource_is_a_decrease(before: Amounts, after: Amounts) -> None:
@@ -154,9 +151,7 @@ def test_a_process_that_no_decrease_came_beside_is_followed_by_no_other(saved: t
 
 def test_leaves_fire_before_their_parents() -> None:
     built = tree(
-        queue("b", queue("c", queue("d", maximum=1), maximum=2), maximum=3),
-        queue("a", maximum=3),
-        maximum=9,
+        queue("b", queue("c", queue("d", maximum=1), maximum=2), maximum=3), queue("a", maximum=3), maximum=9
     )
     timers = Timers()
     timers.saved(built, at(0))

@@ -69,11 +69,7 @@ def test_vcore_is_cpu() -> None:
 
 @pytest.mark.parametrize(
     "root",
-    [
-        queue("other"),
-        queue("root", queue("a"), queue("a")),
-        queue("root", queue("default", queue("below"))),
-    ],
+    [queue("other"), queue("root", queue("a"), queue("a")), queue("root", queue("default", queue("below")))],
 )
 def test_what_is_no_tree_is_refused(root: QueueSpec) -> None:
     with pytest.raises(ValueError, match="queue"):

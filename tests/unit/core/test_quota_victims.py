@@ -72,12 +72,7 @@ def test_what_is_left_over_may_be_just_as_much_as_is_allowed() -> None:
 
 @pytest.mark.parametrize(
     ("guaranteed", "gone", "result"),
-    [
-        (1200, 3, "bestEffort"),
-        (900, 5, "success"),
-        (1500, 0, "unsuccessful"),
-        (1600, 0, "unsuccessful"),
-    ],
+    [(1200, 3, "bestEffort"), (900, 5, "success"), (1500, 0, "unsuccessful"), (1600, 0, "unsuccessful")],
 )
 def test_no_ancestor_falls_below_its_guarantee(guaranteed: int, gone: int, result: str) -> None:
     world = World(tree(queue("p", queue("a", maximum=500), queue("b"), guaranteed=guaranteed)))

@@ -77,11 +77,7 @@ def test_a_budget_covers_its_namespaces_matching_pods_that_are_not_disrupted_yet
 
 
 @pytest.mark.parametrize(
-    "spec",
-    [
-        {},
-        {"selector": {"matchExpressions": [{"key": "app", "operator": "In", "values": []}]}},
-    ],
+    "spec", [{}, {"selector": {"matchExpressions": [{"key": "app", "operator": "In", "values": []}]}}]
 )
 def test_a_budget_with_no_or_an_invalid_selector_covers_nothing(spec: dict[str, Any]) -> None:
     assert not budget(spec).covers("ns", "p", {"app": "a"})

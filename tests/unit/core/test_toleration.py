@@ -65,13 +65,7 @@ def test_a_toleration_lasts_so_long_its_last_second_included(ago: timedelta, exe
 
 
 @pytest.mark.parametrize("preemptor", [199, 2_000_000_000])
-@pytest.mark.parametrize(
-    ("minimum", "seconds"),
-    [
-        ("a", "30"),
-        ("200", "a"),
-    ],
-)
+@pytest.mark.parametrize(("minimum", "seconds"), [("a", "30"), ("200", "a")])
 def test_a_class_that_cannot_be_read_exempts_its_pods_from_all_and_says_what_is_wrong(
     minimum: str, seconds: str, preemptor: int
 ) -> None:

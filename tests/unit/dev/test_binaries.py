@@ -5,13 +5,7 @@ from pathlib import Path
 import pytest
 
 from integration.clusters import KINDS
-from makeway.dev.binaries import (
-    ALL,
-    MAKEWAY_SCHEDULER,
-    OF_TESTS,
-    cache_key,
-    needed,
-)
+from makeway.dev.binaries import ALL, MAKEWAY_SCHEDULER, OF_TESTS, cache_key, needed
 from makeway.dev.minors import MINORS, Minor
 from makeway.dev.paths import CHECKOUT, CONTROL_PLANE_MODULE, PLUGIN_MODULE
 

@@ -6,13 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from makeway.dev.paths import CHECKOUT
-from makeway.dev.recording import (
-    COLUMNS,
-    ROWS,
-    TimedLine,
-    drawn,
-    still,
-)
+from makeway.dev.recording import COLUMNS, ROWS, TimedLine, drawn, still
 
 pytestmark = pytest.mark.tools
 

@@ -6,15 +6,7 @@ import pytest
 
 from integration.drawing import NEVER_EVICT, UNTOUCHABLE
 from integration.extending import EXTENDERS
-from integration.sequences import (
-    EXTRAS,
-    LATEST_SECONDS,
-    PARTS,
-    RELIEFS,
-    Held,
-    draw,
-    judge,
-)
+from integration.sequences import EXTRAS, LATEST_SECONDS, PARTS, RELIEFS, Held, draw, judge
 
 DRAWN = [draw(seed) for seed in range(300)]
 

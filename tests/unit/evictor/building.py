@@ -133,9 +133,7 @@ class PodBuilder:
 
     def build(self) -> Pod:
         return Pod(
-            metadata=Metadata(**self._metadata),
-            spec=PodSpec(**self._spec),
-            status=PodStatus(**self._status),
+            metadata=Metadata(**self._metadata), spec=PodSpec(**self._spec), status=PodStatus(**self._status)
         )
 
 

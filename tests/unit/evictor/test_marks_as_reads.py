@@ -164,10 +164,7 @@ async def test_a_victim_that_is_written_after_its_mark_is_read_again_before_it_i
 
 @pytest.mark.parametrize(
     ("policy", "deliveries"),
-    [
-        (Policy(disruption_budgets="hard", hard_budget_namespaces=("default",)), 1),
-        (Policy(), 2),
-    ],
+    [(Policy(disruption_budgets="hard", hard_budget_namespaces=("default",)), 1), (Policy(), 2)],
     ids=["its budgets are hard", "it was delivered before"],
 )
 async def test_victims_are_read_before_they_are_marked_where(policy: Policy, deliveries: int) -> None:

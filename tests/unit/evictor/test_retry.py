@@ -30,9 +30,7 @@ from unit.evictor.fakes import FORBIDDEN, SERVER_ERROR, UNAVAILABLE, VirtualCloc
 
 
 @pytest.mark.parametrize("step", [-3600.0, 0.0, 3600.0])
-def test_a_clock_goes_on_where_the_machines_is_set_back_until_it_is_set_anew(
-    step: float,
-) -> None:
+def test_a_clock_goes_on_where_the_machines_is_set_back_until_it_is_set_anew(step: float) -> None:
     wall, steady = NOW.timestamp(), 5.0
     clock = SystemClock(lambda: wall, lambda: steady)
     assert clock.now() == NOW

@@ -435,9 +435,7 @@ async def test_a_refusal_stops_what_waits_for_a_retry() -> None:
     world.cluster.always_fail("delete", "b", FORBIDDEN)
 
     outcome = await world.ends(
-        make_order("a", "b", "c"),
-        "failed",
-        victims={"a": "notAttempted", "b": "failed", "c": "notAttempted"},
+        make_order("a", "b", "c"), "failed", victims={"a": "notAttempted", "b": "failed", "c": "notAttempted"}
     )
 
     assert world.cluster.deletes().count("a") == 1

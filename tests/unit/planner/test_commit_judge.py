@@ -480,13 +480,7 @@ def test_of_two_commits_that_would_wait_for_each_other_the_later_plans_goes_on()
     waiting = replace(live_order("ord-2", "other", "b"), awaited=(Awaited(uid="a", order_id="dec-1"),))
     ledger.reserve(waiting)
     judging = CommitJudge(
-        snapshot(),
-        ledger,
-        {"urgent": "n1"},
-        "enforce",
-        policy=Policy,
-        brake=lambda: RELEASED,
-        versions={},
+        snapshot(), ledger, {"urgent": "n1"}, "enforce", policy=Policy, brake=lambda: RELEASED, versions={}
     )
 
     assert ledger.in_flight(NOW, asking="urgent") == {}

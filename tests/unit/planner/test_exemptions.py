@@ -33,10 +33,7 @@ def two_nodes(*classes: object, policy: Policy | None = None) -> Snapshot:
     """a: one pod of class steady, scheduled 10 s ago; b: one pod of higher priority without a class."""
     return make_snapshot(
         ["a", "b"],
-        [
-            make_pod("steady", "a", LOW, 400, facts=scheduled(10, "steady")),
-            make_pod("plain", "b", MID, 400),
-        ],
+        [make_pod("steady", "a", LOW, 400, facts=scheduled(10, "steady")), make_pod("plain", "b", MID, 400)],
         classes=classes,  # type: ignore[arg-type]
         policy=policy,
     )

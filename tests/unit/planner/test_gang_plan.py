@@ -29,17 +29,7 @@ from unit.planner.building import (
     settle,
 )
 from unit.planner.grouping import pod_group, put_group
-from unit.planner.manifests import (
-    HOST,
-    ZONE,
-    anti_affinity,
-    cluster,
-    node,
-    pod,
-    question,
-    spread,
-    term,
-)
+from unit.planner.manifests import HOST, ZONE, anti_affinity, cluster, node, pod, question, spread, term
 
 PLENTY = Policy(limits=PolicyLimits(victims_per_order=10_000))
 

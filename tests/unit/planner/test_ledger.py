@@ -20,8 +20,7 @@ from unit.planner.building import NOW, make_order, make_outcome
 
 def order(order_id: str, *victims: str) -> EvictionOrder:
     return make_order(
-        order_id,
-        victims=tuple(make_victim(uid, namespace="ns", uid=uid, node="n") for uid in victims),
+        order_id, victims=tuple(make_victim(uid, namespace="ns", uid=uid, node="n") for uid in victims)
     )
 
 

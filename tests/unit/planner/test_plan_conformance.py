@@ -75,8 +75,7 @@ def test_a_budget_counts_violations(disrupted: list[str], violations: int) -> No
 
 def test_dp_8_a_node_whose_columns_need_no_pod_gone_is_left_to_verification() -> None:
     snapshot = make_snapshot(
-        ["n1"],
-        [make_pod("a", "n1", LOW, S), make_pod("b", "n1", MID, S), make_pod("c", "n1", HIGH, S)],
+        ["n1"], [make_pod("a", "n1", LOW, S), make_pod("b", "n1", MID, S), make_pod("c", "n1", HIGH, S)]
     )
 
     result = planned(snapshot, ask(make_pod("P", priority=HIGH, size=S)))

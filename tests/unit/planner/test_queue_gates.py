@@ -37,10 +37,7 @@ class Asked:
 
 async def test_the_gates_are_those_of_the_schedulers_of_this_cluster() -> None:
     asked = Asked(
-        status("a", "b"),
-        status("other", cluster="d"),
-        status("shadow", component="shadow"),
-        status(),
+        status("a", "b"), status("other", cluster="d"), status("shadow", component="shadow"), status()
     )
 
     assert await QueueGates(asked, "c").names(NOW) == {"a", "b"}

@@ -13,12 +13,7 @@ from makeway.core.queues.tree import QueueTree
 from makeway.core.queues.victims import run_to_end
 from makeway.planner.plan.decision import QuotaInputs
 from makeway.planner.quota.decide import QuotaAnswer, answering, first_part, still_needed
-from makeway.planner.snapshot.changes import (
-    Adopt,
-    PutPod,
-    RemovePod,
-    RemovePodGroup,
-)
+from makeway.planner.snapshot.changes import Adopt, PutPod, RemovePod, RemovePodGroup
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from narrowing import there

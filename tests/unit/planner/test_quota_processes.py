@@ -10,13 +10,7 @@ from builders_bus import make_outcome, make_victim
 from makeway.bus.control import EnforcedQuota
 from makeway.bus.messages import EvictionOrder, Outcome, OutcomeResult, VictimResult
 from makeway.core.queues.quota import QuotaPlan
-from makeway.planner.quota.processes import (
-    MOST_IDLE,
-    PASSING_TRIES,
-    PATIENCE,
-    QuotaMemory,
-    QuotaProcesses,
-)
+from makeway.planner.quota.processes import MOST_IDLE, PASSING_TRIES, PATIENCE, QuotaMemory, QuotaProcesses
 from makeway.planner.quota.waiting import MOST_PAUSE
 from unit.core.queue_building import World, queue, tree
 from unit.planner.building import NOW, make_order

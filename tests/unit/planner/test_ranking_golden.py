@@ -36,8 +36,7 @@ def test_candidates_are_ranked_as_the_plugin_ranks_them(case: dict[str, Any]) ->
             size = _SIZE // len(gone)
             unsaved = pod.get("lostWork", 0) // (WHOLE * size // _SIZE)
             facts = PodFacts(
-                priority=pod["priority"],
-                checkpointed_micros=microseconds(NOW - timedelta(seconds=unsaved)),
+                priority=pod["priority"], checkpointed_micros=microseconds(NOW - timedelta(seconds=unsaved))
             )
             pods.append(
                 make_pod(uid, node, pod["priority"], size, start_micros=started, labels=labels, facts=facts)

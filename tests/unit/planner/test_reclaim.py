@@ -157,12 +157,7 @@ def test_what_protects_pods_from_preemptors_protects_them_from_reclaim() -> None
 @pytest.mark.parametrize(("other", "goes"), [("root.b", True), ("root.a", False)])
 def test_a_unit_goes_whole_where_all_of_it_is_reclaimed(other: str, goes: bool) -> None:
     snapshot = snapshot_of(TWO, nodes=2)
-    put_group(
-        snapshot,
-        pod_group("g"),
-        pod("x", "root.b", "n1", size=500),
-        pod("y", other, "n2", size=300),
-    )
+    put_group(snapshot, pod_group("g"), pod("x", "root.b", "n1", size=500), pod("y", other, "n2", size=300))
     pods = [*snapshot.pods.values()]
     asked = ask(pod("new", "root.a", size=100), nodes=["n1"])
 

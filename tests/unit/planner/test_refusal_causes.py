@@ -77,9 +77,7 @@ def test_a_full_domain_of_a_topology_spread_names_the_pods_that_count() -> None:
 
 def test_pods_of_other_namespaces_are_counted_as_a_tenant_reads_the_sentence() -> None:
     cluster = world(
-        rack("r1"),
-        rack("r2"),
-        pod("secret", "r1", cpu="4", priority=2000, namespace="other", labels=TRAIN),
+        rack("r1"), rack("r2"), pod("secret", "r1", cpu="4", priority=2000, namespace="other", labels=TRAIN)
     )
     term = {"labelSelector": {"matchLabels": TRAIN}, "topologyKey": "rack", "namespaces": ["other"]}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}

@@ -352,8 +352,7 @@ async def test_a_profile_that_does_not_filter_by_resources_has_no_resource_colum
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [b'{"ignoredResources":["x.io/gpu"]}', b'{"IgnoredResourceGroups":["x.io"]}'],
+    "arguments", [b'{"ignoredResources":["x.io/gpu"]}', b'{"IgnoredResourceGroups":["x.io"]}']
 )
 async def test_resources_that_the_profile_ignores_are_no_columns(arguments: bytes) -> None:
     pods = [make_pod("a", "n1", LOW, L)]

@@ -387,8 +387,7 @@ def test_a_mismatch_key_leaves_pods_of_the_same_value_alone() -> None:
     cluster = world(node("a"), pod("old", "a", labels={"app": "web", "rev": "1"}, priority=0))
 
     (answer,) = simulated(
-        cluster,
-        pod("new", labels={"app": "web", "rev": "1"}, priority=9, affinity=apart(mismatch=["rev"])),
+        cluster, pod("new", labels={"app": "web", "rev": "1"}, priority=9, affinity=apart(mismatch=["rev"]))
     )
 
     assert answer.result == "fits"

@@ -289,8 +289,7 @@ async def test_a_class_that_leaves_a_full_record_is_told(monkeypatch: pytest.Mon
 
 def test_a_configmap_has_room_for_the_most_classes_with_the_longest_names_and_values() -> None:
     metadata = Metadata(
-        annotations=dict.fromkeys(STEADY.metadata.annotations or {}, "9" * 5000),
-        creation_timestamp=BEGAN,
+        annotations=dict.fromkeys(STEADY.metadata.annotations or {}, "9" * 5000), creation_timestamp=BEGAN
     )
     entry = entry_of(PriorityClass(metadata=metadata, value=-2_147_483_648))
 

@@ -151,17 +151,11 @@ CASES = {
         (2,), (Running("budget", 1, covered=True), Running("free", 1, MID)), uids("free")
     ),
     "where a budget must be violated the lower priority goes": Case(
-        (2,),
-        (Running("p1", 1, covered=True), Running("p2", 1, MID, covered=True)),
-        uids("p1"),
-        violations=1,
+        (2,), (Running("p1", 1, covered=True), Running("p2", 1, MID, covered=True)), uids("p1"), violations=1
     ),
     "a single pod goes before a unit": Case((3,), GROUP_AND_ONE, uids("p1"), whole={"pg1": LOW}),
     "a unit on one node goes before a pod of higher priority": Case(
-        (3,),
-        (*GROUP_AND_ONE[:2], Running("p1", 1, MID)),
-        uids("g1 g2"),
-        whole={"pg1": LOW},
+        (3,), (*GROUP_AND_ONE[:2], Running("p1", 1, MID)), uids("g1 g2"), whole={"pg1": LOW}
     ),
     "a unit of which one pod is under a budget violates it": Case(
         (3,),

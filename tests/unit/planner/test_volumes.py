@@ -175,8 +175,7 @@ GPU = "example.com/gpu"
 def mixed(devices: frozenset[str] | None) -> Snapshot:
     """n1 has the device by a plugin, and is small; n2 has it otherwise, and is full of low priority."""
     snapshot = make_snapshot(
-        [make_node("n1", 100, **{GPU: 1}), make_node("n2", 500)],
-        [make_pod("victim", "n2", 0, 400)],
+        [make_node("n1", 100, **{GPU: 1}), make_node("n2", 500)], [make_pod("victim", "n2", 0, 400)]
     )
     snapshot.apply(PutDevices(devices))
     return snapshot

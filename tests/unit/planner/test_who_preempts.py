@@ -202,10 +202,7 @@ def test_preemptors_that_rules_tell_apart_share_no_scores() -> None:
 
 
 def test_a_unit_stays_where_a_rule_keeps_a_pod_of_it_on_another_node() -> None:
-    pods = [
-        make_pod("x", "a", size=500, group="g"),
-        make_pod("y", "b", labels={"tier": "gold"}, group="g"),
-    ]
+    pods = [make_pod("x", "a", size=500, group="g"), make_pod("y", "b", labels={"tier": "gold"}, group="g")]
     snapshot = make_snapshot(["a", "b"], pods, groups=[pod_group("g")])
     whole = make_pod("Q", priority=HIGH, size=500)
     assert goes(snapshot, whole)

@@ -50,9 +50,7 @@ async def test_without_the_token_nothing_is_shown(client: ClientSession) -> None
     assert (await got(client, f"/api/now?token={TOKEN}"))[0] == 401, "not of the page itself"
 
 
-async def test_the_token_leaves_the_address_for_a_cookie_no_script_can_read(
-    client: ClientSession,
-) -> None:
+async def test_the_token_leaves_the_address_for_a_cookie_no_script_can_read(client: ClientSession) -> None:
     async with client.get(f"/timeline?token={TOKEN}", allow_redirects=False) as response:
         assert (response.status, response.headers["Location"]) == (303, "/timeline")
         cookie = SimpleCookie(response.headers["Set-Cookie"])["makeway-ui"]
@@ -63,9 +61,7 @@ async def test_the_token_leaves_the_address_for_a_cookie_no_script_can_read(
     assert (status, '"stops"' in text) == (200, True)
 
 
-async def test_the_filters_of_a_view_stay_in_the_address_without_its_token(
-    client: ClientSession,
-) -> None:
+async def test_the_filters_of_a_view_stay_in_the_address_without_its_token(client: ClientSession) -> None:
     asked = f"/timeline?result=failed&token={TOKEN}&pod=a%26b"
     async with client.get(asked, allow_redirects=False) as response:
         assert response.headers["Location"] == "/timeline?result=failed&pod=a%26b"
@@ -181,9 +177,7 @@ async def test_only_the_pages_own_files_can_be_read(client: ClientSession) -> No
         assert (await got(client, path))[0] == 404, path
 
 
-async def test_long_answers_are_compressed_and_changes_sent_as_they_come(
-    client: ClientSession,
-) -> None:
+async def test_long_answers_are_compressed_and_changes_sent_as_they_come(client: ClientSession) -> None:
     for path, encoding in (("/static/app.js", "gzip"), ("/livez", None), ("/api/events", None)):
         headers = {**BEARER, "Accept-Encoding": "gzip"}
         async with client.get(path, headers=headers) as response:
