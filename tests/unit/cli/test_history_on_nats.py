@@ -1,4 +1,4 @@
-"""`makeway history` on a real NATS: rows, sums, nothing, and no way there."""
+"""`makeway history` on a real NATS: rows, sums and nothing."""
 
 import json
 
@@ -43,13 +43,10 @@ async def test_decisions_are_rows_and_comparisons_are_summed(bus: Bus, nats_serv
     assert err.startswith("nothing was decided in namespace nobody since ")
 
 
-async def test_without_a_connection_or_called_wrongly_it_says_so() -> None:
-    code, out, err = await makeway("history", "--nats-url=nats://127.0.0.1:1")
-    assert (code, out) == (3, "")
-    assert "cannot connect to NATS at 127.0.0.1:1" in err
-
+async def test_called_wrongly_it_says_so() -> None:
     code, out, err = await makeway("history", "--since=5x")
     assert (code, out) == (2, "")
+    assert "--since" in err
     assert "'5x'" in err
 
     for options, said in (

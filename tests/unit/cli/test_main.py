@@ -236,13 +236,6 @@ def test_a_wrong_sub_command_is_wrong_usage_and_the_right_one_is_suggested() -> 
     assert "Traceback" not in result.stderr
 
 
-def test_a_wrong_option_is_wrong_usage() -> None:
-    result = makeway("history", "--since", "yesterday")
-
-    assert result.returncode == 2
-    assert "--since" in result.stderr
-
-
 def test_a_service_out_of_reach_is_one_line_on_stderr_and_a_failure() -> None:
     # Port 9 is the discard service's; nobody runs it.
     result = makeway("history", "--nats-url", "nats://127.0.0.1:9")

@@ -20,7 +20,6 @@ from makeway.core.policy.rules import PreemptorFacts, rules_in_force
 from makeway.evictor.judge import decide
 from makeway.evictor.judge.awaited import awaited_state
 from makeway.evictor.judge.verdicts import (
-    Await,
     Cancelled,
     Delete,
     Epoch,
@@ -34,7 +33,7 @@ from makeway.evictor.judge.verdicts import (
     Terminating,
     VictimVerdict,
 )
-from narrowing import as_a, there
+from narrowing import as_a
 from unit.evictor.building import (
     CLUSTER,
     EPOCH,
@@ -105,10 +104,6 @@ TO_CLEAR = NominationToClear(namespace="default", name="lower", uid="lower-uid")
 # ---------------------------------------------------------------------------------------- an order by itself
 
 
-def test_an_order_that_fits_is_admitted() -> None:
-    assert admit() is None
-
-
 @pytest.mark.parametrize(
     ("reason", "stop"),
     [
@@ -152,12 +147,6 @@ def test_the_preemptors_priority_is_the_api_servers_word() -> None:
     assert wanted(order, preemptor=preemptor_pod().priority(None).build()) == Proceed(
         PreemptorFacts(0, "default")
     )
-
-
-def test_an_older_epoch_is_refused_and_an_equal_one_is_not() -> None:
-    assert isinstance(wanted(epoch=EPOCH), Proceed)
-    stop = as_a(Refused, wanted(epoch=EPOCH + 1))
-    assert stop.reason == "stale-epoch"
 
 
 def test_an_order_stored_before_the_present_epoch_began_stands() -> None:
@@ -258,12 +247,6 @@ def test_an_assumed_pod_that_was_bound_elsewhere_holds_no_room_here() -> None:
     assert judge(a_pod("v").on("node-b").build(), assumed=True) == Gone("elsewhere")
 
 
-def test_one_spared_victim_refuses_the_order() -> None:
-    refused = there(decide.first_exempt({"a": Delete(), "b": Exempt("mirror-pod", "a mirror pod")}))
-
-    assert refused.reason == "victim-spared"
-
-
 # -------------------------------------------------------------------------------------------- awaited orders
 
 
@@ -272,14 +255,6 @@ def ended(**results: OutcomeResult | None) -> dict[str, Outcome | None]:
 
 
 BOTH = (*awaiting("one"), *awaiting("two"))
-
-
-def test_all_ended_well() -> None:
-    assert awaited_state(awaiting("one"), ended(one="succeeded")) is None
-
-
-def test_one_is_live() -> None:
-    assert awaited_state(BOTH, ended(one="succeeded", two=None)) == Await(("two",))
 
 
 @pytest.mark.parametrize("result", ["failed", "expired", "refused", "cancelled"])

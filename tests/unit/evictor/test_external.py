@@ -1,6 +1,5 @@
 """Orders of a nominator: for pods that their scheduler does not preempt for, of classes that are opted in."""
 
-import msgspec
 import pytest
 
 from makeway.bus.codec import source
@@ -86,9 +85,3 @@ def test_each_writer_has_a_fence_of_its_own(order: EvictionOrder) -> None:
     found = as_a(Refused, decide.admit(order, cluster_uid=CLUSTER, now=NOW, fences=Fences.of()))
 
     assert found.reason == "fence-unknown"
-
-
-def test_a_quota_order_that_calls_itself_a_nominators_is_fenced_by_the_planner() -> None:
-    quota = msgspec.structs.replace(ORDER, kind="quota", preemptor=None, queue="root.a")
-
-    assert decide.admit(quota, cluster_uid=CLUSTER, now=NOW) is not None
