@@ -310,6 +310,15 @@ async def test_a_planner_that_is_away_is_exit_code_3(bus: Bus, nats_server: Nats
     )
 
 
+@pytest.mark.nats
+async def test_a_planner_that_is_silent_is_named(bus: Bus, nats_server: NatsServer) -> None:
+    await bus.connection.client.subscribe(bus.subjects.queues)
+
+    _, _, err = await makeway("queues", "--nats-url", nats_server.url, exits=3)
+
+    assert err.endswith("; `makeway check` says which parts run\n")
+
+
 async def test_a_prefix_that_cannot_be_one_is_wrong_usage() -> None:
     _, _, err = await makeway("queues", "--subject-prefix", "a b", exits=2)
 

@@ -83,8 +83,16 @@ def test_a_system_critical_pod_goes_only_for_a_higher_one_where_equal_priorities
 
 def test_without_policy_and_annotations_only_priorities_decide() -> None:
     rules = rules_in_force(Policy(), {"plain": PriorityClass(metadata=Metadata(name="plain"))})
+    asks_to_stay = PodFacts(namespace="kube-system", priority=5, priority_class="plain", never_evict=True)
 
     assert judge(rules, pair(1, PodFacts(priority_class="plain"))).removable
+    assert judge(rules, pair(6, asks_to_stay)).removable
+
+
+def test_a_protected_pod_that_is_not_of_lower_priority_is_told_to_be_that() -> None:
+    protected = PodFacts(priority=5, mirror=True)
+
+    assert judge(rules_in_force(Policy(), {}), pair(5, protected)).rule == "lower-priority"
 
 
 def test_rules_see_classes_as_they_are_when_they_are_asked() -> None:

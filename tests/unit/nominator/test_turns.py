@@ -14,7 +14,7 @@ from background import background
 from builders_bus import make_order, make_preemptor
 from makeway.bus import codec
 from makeway.bus.errors import BusError, BusUnavailable, Malformed
-from makeway.bus.messages import API_VERSION
+from makeway.bus.messages import API_VERSION, StreamPosition
 from makeway.bus.plan import TOO_LATE, PlanReply, PlanRequest, Refusal
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.brake import RELEASED, Brake
@@ -22,6 +22,7 @@ from makeway.nominator.cluster import StoredPod
 from makeway.nominator.metrics import NominatorMetrics
 from makeway.nominator.parts import NominatorParts
 from makeway.nominator.pending import PendingPods, PriorityClasses
+from makeway.nominator.questions import Questions
 from makeway.nominator.service import UNANSWERED, Nominator
 from makeway.runtime.kube import ApiUnavailable
 from unit.nominator.test_decide import a_class, a_pod
@@ -221,3 +222,41 @@ async def test_a_nominator_that_leads_no_more_says_nothing_of_the_orders_that_it
         assert shown()[1] == 1
 
     assert shown() == ("", 0)
+
+
+# ----------------------------------------------------------------------------------- the question about a pod
+
+
+POD: dict[str, Any] = {
+    "metadata": {"namespace": "shop", "name": "urgent", "uid": "P"},
+    "spec": {"priority": 1000, "containers": [{"name": "c"}]},
+}
+
+
+async def test_it_tells_how_far_the_outcomes_of_orders_were_read_when_it_was_asked() -> None:
+    asked: list[PlanRequest] = []
+
+    async def request_plan(data: bytes, timeout_seconds: float) -> bytes:
+        asked.append(codec.decode(PlanRequest, data))
+        return codec.encode(
+            PlanReply(api_version=API_VERSION, request_id=asked[-1].request_id, planner="p", status="refused")
+        )
+
+    streams = SimpleNamespace(outcomes_read=None)
+    parts = SimpleNamespace(
+        bus=SimpleNamespace(request_plan=request_plan),
+        pods=PendingPods(),
+        metrics=NominatorMetrics(CollectorRegistry()),
+        writer=SimpleNamespace(cluster_uid="cluster-1"),
+        streams=streams,
+        shadow=None,
+    )
+    questions = Questions(cast("NominatorParts", parts))
+    raw = msgspec.json.encode(POD)
+    stored = StoredPod(pod=msgspec.json.decode(raw, type=Pod), raw=raw)
+
+    await questions.ask(stored, "enforce")
+    streams.outcomes_read = StreamPosition(created="2026-01-30T08:15:00Z", sequence=512)
+    await questions.ask(stored, "enforce")
+
+    assert [one.outcomes_read for one in asked] == [None, streams.outcomes_read]
