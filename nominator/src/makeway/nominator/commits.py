@@ -97,7 +97,7 @@ class Commits:
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, self.nominations.stop(), return_exceptions=True)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -222,9 +222,10 @@ class Nominations:
         """Report whether a pod has a nomination without an order."""
         return uid in self._orphans
 
-    def are_taken_back(self, uid: str) -> bool:
-        """Report whether a pod's nomination is being taken back, so that it is to have no other yet."""
-        return uid in self._clearing and not self._clearing[uid].done()
+    def are_busy_with(self, uid: str) -> bool:
+        """Report whether a pod has an order in flight, or its nomination is being taken back."""
+        taken_back = uid in self._clearing and not self._clearing[uid].done()
+        return taken_back or self._in_flight.of(uid) is not None
 
     async def stop(self) -> None:
         """End what is under way, as it is."""

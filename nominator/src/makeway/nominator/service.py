@@ -129,7 +129,6 @@ class Nominator:
             self._unanswered = 0  # another one sees to the orders
             self._parts.metrics.rests()
             await self._commits.stop()
-            await self._nominations.stop()
 
     async def _round(self) -> None:
         """See what became of the orders in flight, then plan for the pods that are due."""
@@ -181,9 +180,7 @@ class Nominator:
         waiting = [
             pod
             for pod in self._parts.pods.of_classes(external)
-            if self.in_flight.of(pod.uid) is None
-            and not self._nominations.are_taken_back(pod.uid)
-            and not decide.refusal_of(pod, external)
+            if not self._nominations.are_busy_with(pod.uid) and not decide.refusal_of(pod, external)
         ]
         self._parts.metrics.waiting.set(len(waiting))
         return self._attempts.in_turn(waiting, now, lambda pod: self._parts.classes.may_preempt_at(pod, now))
