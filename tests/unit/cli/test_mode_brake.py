@@ -466,5 +466,6 @@ async def test_what_a_reset_closed_is_not_shown_as_open(tmp_path: Path) -> None:
         else:
             assert out.splitlines() == [
                 "the breaker was open everywhere since 2026-11-23T03:00:00.000Z: mismatches: 7 orders",
-                "it is reset; evictors follow within seconds  (ConfigMap makeway-system/makeway-breaker)",
+                "the breaker is reset; evictors follow within seconds  "
+                "(ConfigMap makeway-system/makeway-breaker)",
             ]

@@ -53,7 +53,9 @@ async def breaker(
         for trip in held:
             printer.line(trip.describe("was" if action else "is"))
         if action:
-            told = f"it is reset; evictors follow within seconds  (ConfigMap {namespace}/{CONFIGMAP})"
+            told = (
+                f"the breaker is reset; evictors follow within seconds  (ConfigMap {namespace}/{CONFIGMAP})"
+            )
         elif held:
             told = "`makeway breaker reset` closes it, once the cause is gone"
         else:
