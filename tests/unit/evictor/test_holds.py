@@ -1,16 +1,20 @@
 """What holds an order is shown where it lasts, by Event and condition, and taken back when it is over."""
 
+import asyncio
+import contextlib
 from datetime import datetime
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from makeway.bus.messages import EvictionOrder
 from makeway.core.k8s.disruption import PREEMPTION_HELD
-from makeway.core.k8s.objects import PodCondition
+from makeway.core.k8s.objects import Pod, PodCondition
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.evictor.act.holds import MOST_A_LOOK, Holds, TellingOfHolds
 from makeway.evictor.retry import TemporaryError
+from narrowing import there
 from unit.evictor.building import NOW, awaiting, changed, make_order
 from unit.evictor.test_caps import SECOND
 from unit.evictor.test_service import World, running
@@ -125,6 +129,28 @@ async def test_a_conflict_is_tried_again_and_what_cannot_be_told_holds_up_nothin
     other.holds.put(make_order("a"), "budget", NOW)
     await other.look_at(6)
     assert other.written == []
+
+
+async def test_a_pod_whose_condition_cannot_be_written_keeps_no_other_from_its_own() -> None:
+    one, order = Telling("a"), make_order("a")
+    cluster, plain = one.world.cluster, one.world.cluster.set_condition
+    cluster.put(changed(cluster.pods["urgent"], "metadata", name="stuck", uid="stuck-uid"))
+    stuck = structs.replace(there(order.preemptor), name="stuck", uid="stuck-uid")
+
+    async def set_condition(pod: Pod, condition: dict[str, Any]) -> None:
+        if pod.metadata.name == "stuck":
+            await asyncio.Event().wait()
+        await plain(pod, condition)
+
+    cluster.set_condition = set_condition  # type: ignore[method-assign]
+    one.holds.put(structs.replace(order, order_id="ord-0", preemptor=stuck), "line", NOW)
+    one.holds.put(order, "line", NOW + SECOND)
+
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await one.look_at(10)
+
+    assert [held.reason for held in one.held] == ["Line"]
 
 
 async def test_of_a_burst_some_are_told_of_at_a_time() -> None:

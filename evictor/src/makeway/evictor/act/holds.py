@@ -144,23 +144,26 @@ class TellingOfHolds:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Tell of what has been held for long, and take back what is over."""
-        for held in self._holds.due(self._clock.now()):
-            held.told = held.reason
-            _log.info("order_held", order_id=held.order.order_id, reason=held.reason, message=held.message)
-            self._events.held(held.order, held.message)
-            condition = {
-                "type": PREEMPTION_HELD,
-                "status": "True",
-                "reason": camel(held.reason),
-                "message": held.message,
-                "lastTransitionTime": api_time(self._clock.now(), "seconds"),
-            }
-            await self._write(held.order, condition)
-        for order in self._holds.take_over():
-            await self._write(order, {"type": PREEMPTION_HELD, "$patch": "delete"})
+        """Tell of what has been held for long, and take back what is over: of all orders side by side."""
+        writes = [self._tell(held) for held in self._holds.due(self._clock.now())]
+        removed = {"type": PREEMPTION_HELD, "$patch": "delete"}
+        await asyncio.gather(*writes, *(self._write(order, removed) for order in self._holds.take_over()))
+
+    async def _tell(self, held: Held) -> None:
+        held.told = held.reason
+        _log.info("order_held", order_id=held.order.order_id, reason=held.reason, message=held.message)
+        self._events.held(held.order, held.message)
+        condition = {
+            "type": PREEMPTION_HELD,
+            "status": "True",
+            "reason": camel(held.reason),
+            "message": held.message,
+            "lastTransitionTime": api_time(self._clock.now(), "seconds"),
+        }
+        await self._write(held.order, condition)
 
     async def _write(self, order: EvictionOrder, condition: dict[str, Any]) -> None:
+        """Write a condition to who waits; where no answer comes, as of a webhook that hangs, to no more."""
         for ref in order.placements[:MOST_MEMBERS]:
             for _ in range(3):
                 try:
@@ -173,6 +176,8 @@ class TellingOfHolds:
                     if error.reason == "conflict":
                         continue
                     _log.warning("hold_not_told", pod=f"{ref.namespace}/{ref.name}", reason=str(error))
+                    if error.reason == "unavailable":
+                        return
                     break
 
 
