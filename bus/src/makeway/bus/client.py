@@ -218,7 +218,7 @@ class Bus(Records):
             with tracing.span(span, tracing.traceparent_of(message.headers)):
                 return await handler(message.data, message.reply.rpartition(".")[0])
 
-        return await self._serve(subject, "plan_request_failed", answer, at_once)
+        return await self._serve(subject, answer, at_once, failed="plan_request_failed")
 
     async def serve_commits(self, handler: PlanHandler) -> Responder:
         """Answer commits; as `serve_group_plan`."""
@@ -227,11 +227,11 @@ class Bus(Records):
     async def serve_queues(self, handler: QueueHandler) -> Responder:
         """Answer questions about queues, one at a time; else as `serve_plan`."""
         return await self._serve(
-            self.subjects.queues, "queue_request_failed", lambda message: handler(message.data)
+            self.subjects.queues, lambda message: handler(message.data), failed="queue_request_failed"
         )
 
     async def _serve(
-        self, subject: str, failed: str, handler: Callable[[Msg], Awaitable[bytes]], at_once: int = 1
+        self, subject: str, handler: Callable[[Msg], Awaitable[bytes]], at_once: int = 1, *, failed: str
     ) -> Responder:
         service = await serve(self.connection, subject, handler, failed=failed, at_once=at_once)
         # Without a round trip the next line of the caller may come before the server knows.

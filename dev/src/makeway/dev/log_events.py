@@ -1,7 +1,7 @@
 """The index of log events, read from the source: who says what, with which keys. For `make reference`.
 
 An event is a constant in snake case, the first argument of a logger's method; keys are what it is given by
-name.
+name. What `failed` names in a call is logged, with the error, where a request could not be answered.
 """
 
 import ast
@@ -19,6 +19,7 @@ GO = "plugin"
 _LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 _LOGGERS = {"_log", "log", "logger"}
 _EVENT = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+")
+_FAILED = "failed"
 _GO_CALL = re.compile(r'\.(Info|Error)\((?:err, |nil, |[a-z]+(?:\.[A-Za-z]+)*, )?"([a-z0-9_]+)"(.*)')
 _GO_KEY = re.compile(r', "([a-z_A-Z]+)", ')
 
@@ -62,7 +63,12 @@ def _joined(values: Iterable[str]) -> str:
 
 def _python(path: Path, part: str) -> Iterator[LogEvent]:
     for node in ast.walk(ast.parse(path.read_text())):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        if not isinstance(node, ast.Call):
+            continue
+        for one in node.keywords:
+            if one.arg == _FAILED and isinstance(one.value, ast.Constant):
+                yield LogEvent(str(one.value.value), part, "error", ("error",))
+        if not isinstance(node.func, ast.Attribute):
             continue
         owner, method = node.func.value, node.func.attr
         name = (
@@ -81,6 +87,8 @@ def _python(path: Path, part: str) -> Iterator[LogEvent]:
             keys = tuple(one.arg for one in node.keywords if one.arg and one.arg != "exc_info")
             if _EVENT.fullmatch(argument.value):
                 yield LogEvent(argument.value, part, level, keys)
+        elif not (isinstance(argument, ast.Name) and argument.id == _FAILED):
+            raise ValueError(f"{path}:{node.lineno}: name the event by a constant")
 
 
 def _go(directory: Path) -> Iterator[LogEvent]:

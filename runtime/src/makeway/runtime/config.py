@@ -170,8 +170,14 @@ class Config(Generic[T]):
     def _conclude(self, result: Result, message: str) -> None:
         self.verdict = ReloadResult(result, message, self.revision, self._about)
         self._metrics.concluded(self.kind.name, result, self.revision)
-        log = _log.info if result == "accepted" else _log.error if result == "refused" else _log.warning
-        log(f"config_{result}", config=self.kind.name, revision=self.revision, message=message)
+        name, revision = self.kind.name, self.revision
+        match result:
+            case "accepted":
+                _log.info("config_accepted", config=name, revision=revision, message=message)
+            case "refused":
+                _log.error("config_refused", config=name, revision=revision, message=message)
+            case "gone":
+                _log.warning("config_gone", config=name, revision=revision, message=message)
         self._tell()
 
     def _tell(self) -> None:

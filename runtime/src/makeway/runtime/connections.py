@@ -71,9 +71,12 @@ class Starting:
     def _tell(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
         self._trouble = str(error or "")
-        self._awaits = "keys" if isinstance(error, KeysMissingError) else "nats"
-        awaited = "nats_awaited" if self._awaits == "nats" else "keys_awaited"
-        _log.warning(awaited, attempt=state.attempt_number, error=self._trouble)
+        if isinstance(error, KeysMissingError):
+            self._awaits = "keys"
+            _log.warning("keys_awaited", attempt=state.attempt_number, error=self._trouble)
+        else:
+            self._awaits = "nats"
+            _log.warning("nats_awaited", attempt=state.attempt_number, error=self._trouble)
 
 
 def _may_pass(error: BaseException) -> bool:
