@@ -61,6 +61,29 @@ async def test_a_source_that_hangs_is_given_up_and_asked_again(monkeypatch: pyte
     assert await authorization(access) == "Bearer 2"
 
 
+class Broken(Source):
+    async def renew(self, access: Access, *, refused: bool) -> None:
+        self.reads += 1
+        raise OSError("the file is gone")
+
+
+async def test_what_a_source_said_last_serves_until_it_is_refused() -> None:
+    source, now = Broken(), Now()
+    access = Access(source, now)
+    access.api_key["BearerToken"] = "Bearer 0"
+
+    now.seconds = TOKEN_LIFE_SECONDS
+    assert [await authorization(access) for _ in range(2)] == ["Bearer 0"] * 2
+    assert source.reads == 1, "not for each request"
+    now.seconds += kube_access.RENEWAL_SECONDS
+    assert await authorization(access) == "Bearer 0"
+
+    access.expire()
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="the file is gone"):
+            await authorization(access)
+
+
 def account(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kube_access, "SERVICE_TOKEN_FILENAME", str(directory / "token"))
     monkeypatch.setattr(kube_access, "SERVICE_CERT_FILENAME", str(directory / "ca.crt"))

@@ -24,6 +24,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import structlog
 import yaml
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException
@@ -54,6 +55,8 @@ _MESSAGE_LIMIT: Final = 500
 """Characters of what a program says that are passed on."""
 
 _INSECURE: Final = "insecure-skip-tls-verify"
+
+_log = structlog.get_logger()
 
 logging.getLogger(KubeConfigLoader.__module__).disabled = True  # it logs what it raises
 
@@ -91,24 +94,36 @@ class Access(Configuration):  # type: ignore[misc]
     async def auth_settings(self) -> dict[str, Any]:
         """Return the library's settings, renewed also where a certificate is all there is.
 
+        Where the source cannot be read, what it said last serves until the server refuses it.
+
         Raises:
-            ConfigurationError: the token's source cannot be read any more.
+            ConfigurationError: what was said last is refused, and the source cannot be read any more.
         """
         try:
             if self._clock() >= self._fresh_until:
-                async with asyncio.timeout(RENEWAL_SECONDS), self._renewing:
-                    if self._clock() >= self._fresh_until:
-                        refused, self._refused = self._refused, False
-                        await self._loader.renew(self, refused=refused)
-                        self._fresh_until = self._clock() + TOKEN_LIFE_SECONDS
+                await self._renew()
+        except ConfigurationError as error:
+            if self._refused:
+                raise
+            self._fresh_until = self._clock() + RENEWAL_SECONDS
+            _log.warning("token_not_renewed", error=str(error))
+        settings: dict[str, Any] = await super().auth_settings()
+        return settings
+
+    async def _renew(self) -> None:
+        """Read the source where what it said is no longer fresh. Raises ConfigurationError."""
+        try:
+            async with asyncio.timeout(RENEWAL_SECONDS), self._renewing:
+                if self._clock() >= self._fresh_until:
+                    await self._loader.renew(self, refused=self._refused)
+                    self._refused = False
+                    self._fresh_until = self._clock() + TOKEN_LIFE_SECONDS
         except TimeoutError as error:
             raise ConfigurationError(
                 f"cannot renew the API token: its source gave none in {RENEWAL_SECONDS:.0f} s"
             ) from error
         except _FAILURES as error:
             raise ConfigurationError(f"cannot renew the API token: {reason_of(error)}") from error
-        settings: dict[str, Any] = await super().auth_settings()
-        return settings
 
 
 class _ServiceAccount(InClusterConfigLoader):  # type: ignore[misc]
