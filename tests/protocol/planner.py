@@ -240,7 +240,8 @@ class Planner:
             )
             asking = Asker(preemptor.uid, NAMESPACE, preemptor.priority, is_pod=not preemptor.group)
             id_, until = f"dec-{self.process.identity}-{self.plans}", self.process.now() + LASTS
-            pledge = Pledge(id_, asking, places, best.victims, until)
+            nodes = frozenset(best.places.values())
+            pledge = Pledge(id_, asking, places, best.victims, until, nodes=nodes)
         self.ledger.pledges.pledge(preemptor.uid, pledge)
 
     def _offer(self, uid: str, node: str, pods: Iterable[str]) -> str:
@@ -290,9 +291,11 @@ class Planner:
         nominated = dict(question.nominated)
         places = self.ledger.places(self.process.now(), asking=asking.uid)
         nominated |= {one.uid: one.node for one in places.values()}
-        left_out = self.ledger.left_out(asking.uid, self.process.now())
+        left_out = self.ledger.left_out(
+            asking.uid, self.process.now(), pledged=asking.priority, nominated=question.nominated
+        )
         ranked: list[tuple[tuple[int, int, str], _Room]] = []
-        for node in (one for one in question.nodes if one not in left_out.nodes):
+        for node in (one for one in question.nodes if one not in left_out.nodes | left_out.pledged):
             there = [
                 p
                 for p in self.pods.values()

@@ -17,14 +17,14 @@ from makeway.planner.service.handler import names_any
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from narrowing import there
-from unit.planner.building import HIGH, LOW, NOW, XL, L, ask, make_order, make_pod, make_snapshot, planned
+from unit.planner.building import HIGH, LOW, NOW, XL, L, S, ask, make_order, make_pod, make_snapshot, planned
 from unit.planner.test_service import POD, Bench, request
 
 
 def pledge(uid: str, *victims: str, at: float = 0, namespace: str = "shop") -> Pledge:
     places = (Placement(namespace=namespace, name=uid, uid=uid, node="n1"),)
     until = NOW + timedelta(seconds=at) + LASTS
-    return Pledge(f"dec-{uid}", Asker(uid, namespace, HIGH), places, victims, until)
+    return Pledge(f"dec-{uid}", Asker(uid, namespace, HIGH), places, victims, until, nodes=frozenset({"n1"}))
 
 
 def pledged(*ones: Pledge) -> Pledges:
@@ -112,6 +112,13 @@ def pod(name: str) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode({**POD, "metadata": metadata}))
 
 
+def small(name: str) -> msgspec.Raw:
+    """One of which two fit where a pod that may be evicted is."""
+    asked = msgspec.json.decode(pod(name))
+    asked["spec"]["containers"][0]["resources"]["requests"]["cpu"] = f"{S}m"
+    return msgspec.Raw(msgspec.json.encode(asked))
+
+
 def two_nodes(most: int | None = None) -> Bench:
     """A planner over two full nodes with a pod each that may be evicted."""
     pods = [make_pod("a", "n1", LOW, XL), make_pod("b", "n2", LOW, XL)]
@@ -150,6 +157,25 @@ async def test_the_next_preemptor_gets_other_victims_and_no_more_orders_than_the
     assert taken(await limited.ask(pod=pod("p"))) == (["a"], [])
     refused = there((await limited.ask(pod=pod("q"))).refusal)
     assert refused.reason == ORDERS_IN_FLIGHT
+
+
+async def test_who_asks_again_counts_on_room_of_plans_whose_pods_are_nominated_alone() -> None:
+    pods = [make_pod("a", "n1", LOW, XL), make_pod("b", "n2", LOW, XL)]
+    pods += [make_pod(name, priority=HIGH, size=S) for name in ("p", "q")]
+    bench = Bench(make_snapshot(["n1", "n2"], pods))
+    await bench.ask(pod=small("p"))
+    nominated = (Placement(namespace="default", name="p", uid="p", node="n1"),)
+    there_alone = NodeSelection(names=("n1",))
+
+    first = await bench.ask(pod=small("q"))
+    again = await bench.ask(pod=small("q"))
+    refused = there((await bench.ask(pod=small("q"), nodes=there_alone)).refusal)
+    await bench.ask(pod=small("q"))
+    used = await bench.ask(pod=small("q"), nominations=nominated)
+
+    assert [taken(one) for one in (first, again, used)] == [([], ["a"]), (["b"], []), ([], ["a"])]
+    assert "plans just made for other pods take room on 1 node" in refused.message
+    assert there(refused.retry_at) - datetime.now(UTC) < LASTS
 
 
 async def test_who_is_refused_for_what_is_only_pledged_is_to_ask_again() -> None:

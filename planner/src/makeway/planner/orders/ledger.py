@@ -6,9 +6,10 @@ Pure state: the service tells it what it reads, and the time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Final
 
 from msgspec import structs
 
@@ -39,6 +40,9 @@ streams are read from their past, each by itself, and what has ended long ago is
 
 MOST_NAMED = 100_000
 """Victims of orders that are remembered; for one more the eldest is forgotten. Some 100 bytes each."""
+
+
+_NOWHERE: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,13 +209,20 @@ class Ledger:
         ]
         return {one.uid: one for one in places}
 
-    def left_out(self, uid: str, now: datetime) -> PassedOver:
+    def left_out(
+        self, uid: str, now: datetime, *, pledged: int | None = None, nominated: Mapping[str, str] = _NOWHERE
+    ) -> PassedOver:
         """Return what the next plan for a pod or PodGroup leaves out: what its orders that failed teach.
 
+        `pledged`: as of `in_flight`. Who asks again while its last plan is pledged could not use it: the next
+        plan counts on no pledge of which nothing is `nominated`, since each could wait for the other.
         An order of its own that is live here has ended, as of `in_flight`: its outcome was not read here yet,
         and may say what is wrong with its node. O(orders).
         """
         known = self.pauses.left_out(uid, now)
+        if pledged is not None and self.pledges.id_of(uid):
+            unused = self.pledges.unused(now, asking=uid, priority=pledged, nominated=nominated)
+            known = structs.replace(known, pledged=unused)
         unread = {
             live.order.node
             for order_id, live in self._live.items()

@@ -6,7 +6,7 @@ Each planner has its own; that of the next leader begins without. Pure state, wi
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -33,7 +33,7 @@ is forgotten."""
 class Pledge:
     """The best candidate of one plan. `pledge_id`: that of the decision. `victims`: by UID, none awaited.
 
-    `preemptor`: for whom; `places`: where it comes, of a group its members.
+    `preemptor`: for whom; `places`: where it comes, of a group its members. `nodes`: of places and victims.
     `needs_order`: without an order the room does not come about; it counts towards the limit.
     """
 
@@ -43,6 +43,7 @@ class Pledge:
     victims: tuple[str, ...]
     until: datetime
     needs_order: bool = True
+    nodes: frozenset[str] = frozenset()
 
 
 def pledge_of(preemptor: Asker, decision: Decision, snapshot: Snapshot, now: datetime) -> Pledge | None:
@@ -53,18 +54,19 @@ def pledge_of(preemptor: Asker, decision: Decision, snapshot: Snapshot, now: dat
     question, plan = decision.question, decision.result
     if decision.chosen is None or isinstance(plan, PlanRefusal):
         return None
-    places: Iterable[Placement] = ()
+    places: tuple[Placement, ...] = ()
     if isinstance(plan, Plan):
         places = (as_placement(decision.asked.preemptor, plan.candidates[0].node),)
     elif isinstance(question, GangQuestion):
-        places = _places(question, plan, snapshot)
+        places = tuple(_places(question, plan, snapshot))
     return Pledge(
         pledge_id=decision.decision_id,
         preemptor=preemptor,
-        places=tuple(places),
+        places=places,
         victims=tuple(one.pod.uid for one in decision.chosen),
         until=now + LASTS,
         needs_order=plan.needs_order,
+        nodes=frozenset(one.node for one in places) | {one.pod.node for one in decision.chosen},
     )
 
 
@@ -131,6 +133,22 @@ class Pledges:
             for uid, one in self._by_uid.items()
             if uid != asking and now < one.until and not self._bound(uid)
         )
+
+    def unused(
+        self, now: datetime, *, asking: str, priority: int, nominated: Mapping[str, str]
+    ) -> frozenset[str]:
+        """Return the nodes of those of at least a priority of which no place shows in what is `nominated`.
+
+        By UID, the node. Their answers wait for their pods' next cycles, and no scheduler lets another pod
+        count on room that no order makes.
+        """
+        nodes = (
+            one.nodes
+            for one in self.live(now, asking=asking)
+            if one.preemptor.priority >= priority
+            and all(nominated.get(at.uid) != at.node for at in one.places)
+        )
+        return frozenset[str]().union(*nodes)
 
     def victims(self, now: datetime, *, asking: str = "", priority: int | None = None) -> dict[str, str]:
         """Return the UIDs of the pods that they take, each with its pledge's id; of two the elder's.

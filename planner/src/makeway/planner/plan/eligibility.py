@@ -46,7 +46,7 @@ def filters(snapshot: Snapshot, constraints: Constraints) -> Iterator[tuple[str,
 
 def potential_nodes(snapshot: Snapshot, question: Question) -> tuple[Ints, int]:
     """Return the rows that may be helped, ascending, and how many named nodes are not known."""
-    names, left_out = question.nodes.names, question.left_out.nodes
+    names, left_out = question.nodes.names, question.left_out.nodes | question.left_out.pledged
     if question.nodes.all_but:
         chosen = snapshot.present.copy()
         chosen[snapshot.rows_named((*names, *left_out))] = False

@@ -13,16 +13,20 @@ class PassedOver(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Pods that could not be evicted for a preemptor, by UID, and nodes on which its orders failed.
 
     `until`: when the first of them is tried again; None where nothing is left out. `why`: what kept most of
-    the pods, in a few words that the preemptor's namespace may read.
+    the pods, in a few words that the preemptor's namespace may read. `pledged`: nodes with room that plans
+    take which were just made for others, and are not used yet.
     """
 
     victims: frozenset[str] = frozenset()
     nodes: frozenset[str] = frozenset()
     until: datetime | None = None
     why: str = ""
+    pledged: frozenset[str] = frozenset()
 
     def told(self, message: str, retry_at: datetime | None) -> tuple[str, datetime | None]:
         """Return a refusal's message and time with what is left out."""
+        if self.pledged:
+            message += f"; plans just made for other pods take room on {counted(len(self.pledged), 'node')}"
         if self.until is None:
             return message, retry_at
         if self.nodes:

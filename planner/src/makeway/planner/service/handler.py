@@ -167,11 +167,15 @@ class Planner:
         brake, enforced = self.brake(), request.mode == "enforce"
         if brake.holds(asker.namespace):
             raise NotPlannedError("braked", "Braked", brake.describe())
-        in_flight = ledger.in_flight(now, asking=asker.uid, pledged=asker.priority if enforced else None)
-        told = {one.uid for one in request.nominations}
+        pledged, told = (
+            asker.priority if enforced else None,
+            {one.uid: one.node for one in request.nominations},
+        )
+        in_flight = ledger.in_flight(now, asking=asker.uid, pledged=pledged)
+        left_out = ledger.left_out(asker.uid, now, pledged=pledged, nominated=told)
         placed = ledger.places(now, asking=asker.uid) if enforced else {}
         places = (*request.nominations, *(one for uid, one in placed.items() if uid not in told))
-        return asker, search.around(question, in_flight, places, ledger.left_out(asker.uid, now))
+        return asker, search.around(question, in_flight, places, left_out)
 
     async def _plan(
         self,
@@ -235,10 +239,10 @@ class Planner:
     def _counts_on_pledges(self, asker: Asker, asked: Iterable[Question], now: datetime) -> bool:
         """Report whether others have pledges on nodes that may help: no event tells where no commit comes."""
         taken = {
-            place.node
+            node
             for one in self.ledger.pledges.live(now, asking=asker.uid)
             if one.preemptor.priority >= asker.priority
-            for place in one.places
+            for node in one.nodes
         }
         return bool(taken) and any(names_any(one.nodes, taken) for one in asked)
 
