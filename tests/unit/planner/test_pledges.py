@@ -11,7 +11,7 @@ from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.orders.limits import ORDERS_IN_FLIGHT
 from makeway.planner.orders.not_now import Asker
-from makeway.planner.orders.pledges import LASTS, MOST_IN_NAMESPACE, Pledge, Pledges, pledge_of
+from makeway.planner.orders.pledges import LASTS, MOST_IN_NAMESPACE, MOST_UNUSED, Pledge, Pledges, pledge_of
 from makeway.planner.plan.decision import decision_of
 from makeway.planner.service.handler import names_any
 from makeway.planner.snapshot.records import PodRecord
@@ -159,7 +159,7 @@ async def test_the_next_preemptor_gets_other_victims_and_no_more_orders_than_the
     assert refused.reason == ORDERS_IN_FLIGHT
 
 
-async def test_who_asks_again_counts_on_room_of_plans_whose_pods_are_nominated_alone() -> None:
+async def test_who_asks_again_and_again_counts_on_room_of_plans_whose_pods_are_nominated_alone() -> None:
     pods = [make_pod("a", "n1", LOW, XL), make_pod("b", "n2", LOW, XL)]
     pods += [make_pod(name, priority=HIGH, size=S) for name in ("p", "q")]
     bench = Bench(make_snapshot(["n1", "n2"], pods))
@@ -167,13 +167,15 @@ async def test_who_asks_again_counts_on_room_of_plans_whose_pods_are_nominated_a
     nominated = (Placement(namespace="default", name="p", uid="p", node="n1"),)
     there_alone = NodeSelection(names=("n1",))
 
-    first = await bench.ask(pod=small("q"))
+    first = [await bench.ask(pod=small("q")) for _ in range(MOST_UNUSED)]
     again = await bench.ask(pod=small("q"))
     refused = there((await bench.ask(pod=small("q"), nodes=there_alone)).refusal)
-    await bench.ask(pod=small("q"))
+    for _ in range(MOST_UNUSED):
+        await bench.ask(pod=small("q"))
     used = await bench.ask(pod=small("q"), nominations=nominated)
 
-    assert [taken(one) for one in (first, again, used)] == [([], ["a"]), (["b"], []), ([], ["a"])]
+    assert [taken(one) for one in (*first, again)] == [([], ["a"])] * MOST_UNUSED + [(["b"], [])]
+    assert taken(used) == ([], ["a"])
     assert "plans just made for other pods take room on 1 node" in refused.message
     assert there(refused.retry_at) - datetime.now(UTC) < LASTS
 

@@ -214,13 +214,13 @@ class Ledger:
     ) -> PassedOver:
         """Return what the next plan for a pod or PodGroup leaves out: what its orders that failed teach.
 
-        `pledged`: as of `in_flight`. Who asks again while its last plan is pledged could not use it: the next
-        plan counts on no pledge of which nothing is `nominated`, since each could wait for the other.
+        `pledged`: as of `in_flight`. Who asks again and again while its last plan is pledged could use none:
+        the next counts on no pledge of which nothing is `nominated`, since each could wait for the other.
         An order of its own that is live here has ended, as of `in_flight`: its outcome was not read here yet,
         and may say what is wrong with its node. O(orders).
         """
         known = self.pauses.left_out(uid, now)
-        if pledged is not None and self.pledges.id_of(uid):
+        if pledged is not None:
             unused = self.pledges.unused(now, asking=uid, priority=pledged, nominated=nominated)
             known = structs.replace(known, pledged=unused)
         unread = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -28,13 +28,18 @@ MOST_IN_NAMESPACE: Final = 256
 """Pledges for preemptors of one namespace, as many as answers that the plugin keeps; for one more its eldest
 is forgotten."""
 
+MOST_UNUSED: Final = 8
+"""Plans in a row without a commit, after which a preemptor's next one counts on less; see `Pledges.unused`.
+With a lower bound more pods are evicted, with a higher one the planner is busy for longer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pledge:
     """The best candidate of one plan. `pledge_id`: that of the decision. `victims`: by UID, none awaited.
 
     `preemptor`: for whom; `places`: where it comes, of a group its members. `nodes`: of places and victims.
-    `needs_order`: without an order the room does not come about; it counts towards the limit.
+    `needs_order`: without an order the room does not come about; it counts towards the limit. `row`:
+    how many plans its preemptor has had since its last commit, with this one.
     """
 
     pledge_id: str
@@ -44,6 +49,7 @@ class Pledge:
     until: datetime
     needs_order: bool = True
     nodes: frozenset[str] = frozenset()
+    row: int = 1
 
 
 def pledge_of(preemptor: Asker, decision: Decision, snapshot: Snapshot, now: datetime) -> Pledge | None:
@@ -106,9 +112,11 @@ class Pledges:
 
     def pledge(self, uid: str, pledge: Pledge | None) -> None:
         """Take note of a preemptor's newest plan, in place of that before; None where it takes nothing."""
-        self._by_uid.pop(uid, None)
+        before = self._by_uid.pop(uid, None)
         if pledge is None:
             return
+        if before is not None and pledge.until - before.until < LASTS:
+            pledge = replace(pledge, row=before.row + 1)
         namespace = pledge.preemptor.namespace
         own = [other for other, one in self._by_uid.items() if one.preemptor.namespace == namespace]
         if len(own) >= MOST_IN_NAMESPACE:
@@ -140,8 +148,12 @@ class Pledges:
         """Return the nodes of those of at least a priority of which no place shows in what is `nominated`.
 
         By UID, the node. Their answers wait for their pods' next cycles, and no scheduler lets another pod
-        count on room that no order makes.
+        count on room that no order makes. No node before whoever asks has had `MOST_UNUSED` plans, since room
+        that others make spares victims.
         """
+        last = self._by_uid.get(asking)
+        if last is None or last.row < MOST_UNUSED:
+            return frozenset()
         nodes = (
             one.nodes
             for one in self.live(now, asking=asking)
