@@ -159,6 +159,19 @@ async def test_the_next_preemptor_gets_other_victims_and_no_more_orders_than_the
     assert refused.reason == ORDERS_IN_FLIGHT
 
 
+def test_a_groups_plan_is_used_once_any_member_is_nominated_to_one_of_its_nodes() -> None:
+    places = tuple(Placement(namespace="shop", name=uid, uid=uid, node=f"n-{uid}") for uid in ("m1", "m2"))
+    nodes = frozenset({"n-m1", "n-m2", "n3"})
+    group = Pledge("dec-g", Asker("g", "shop", HIGH), places, ("a",), NOW + LASTS, nodes=nodes)
+    pledges = pledged(group, *(pledge("q", "b") for _ in range(MOST_UNUSED)))
+
+    def unused(nominated: dict[str, str]) -> frozenset[str]:
+        return pledges.unused(NOW, asking="q", priority=HIGH, nominated=nominated)
+
+    assert unused({}) == unused({"m1": "elsewhere", "other": "n-m1"}) == nodes
+    assert unused({"m1": "n-m2"}) == frozenset(), "a plan counts members, and says not which comes where"
+
+
 async def test_who_asks_again_and_again_counts_on_room_of_plans_whose_pods_are_nominated_alone() -> None:
     pods = [make_pod("a", "n1", LOW, XL), make_pod("b", "n2", LOW, XL)]
     pods += [make_pod(name, priority=HIGH, size=S) for name in ("p", "q")]

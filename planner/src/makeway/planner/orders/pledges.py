@@ -145,11 +145,12 @@ class Pledges:
     def unused(
         self, now: datetime, *, asking: str, priority: int, nominated: Mapping[str, str]
     ) -> frozenset[str]:
-        """Return the nodes of those of at least a priority of which no place shows in what is `nominated`.
+        """Return the nodes of those of at least a priority of which no pod is nominated to any of them.
 
-        By UID, the node. Their answers wait for their pods' next cycles, and no scheduler lets another pod
-        count on room that no order makes. No node before whoever asks has had `MOST_UNUSED` plans, since room
-        that others make spares victims.
+        `nominated`: by UID, the node; a plan does not say which member of a group comes to which. Their
+        answers wait for their pods' next cycles, and no scheduler lets another pod count on room that no
+        order makes. No node before whoever asks has had `MOST_UNUSED` plans, since room that others make
+        spares victims.
         """
         last = self._by_uid.get(asking)
         if last is None or last.row < MOST_UNUSED:
@@ -158,7 +159,7 @@ class Pledges:
             one.nodes
             for one in self.live(now, asking=asking)
             if one.preemptor.priority >= priority
-            and all(nominated.get(at.uid) != at.node for at in one.places)
+            and all(nominated.get(place.uid) not in one.nodes for place in one.places)
         )
         return frozenset[str]().union(*nodes)
 
