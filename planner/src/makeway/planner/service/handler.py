@@ -167,10 +167,8 @@ class Planner:
         brake, enforced = self.brake(), request.mode == "enforce"
         if brake.holds(asker.namespace):
             raise NotPlannedError("braked", "Braked", brake.describe())
-        pledged, told = (
-            asker.priority if enforced else None,
-            {one.uid: one.node for one in request.nominations},
-        )
+        pledged = asker.priority if enforced else None
+        told = {one.uid: one.node for one in request.nominations}
         in_flight = ledger.in_flight(now, asking=asker.uid, pledged=pledged)
         left_out = ledger.left_out(asker.uid, now, pledged=pledged, nominated=told)
         placed = ledger.places(now, asking=asker.uid) if enforced else {}
