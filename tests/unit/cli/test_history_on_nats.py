@@ -38,9 +38,9 @@ async def test_decisions_are_rows_and_comparisons_are_summed(bus: Bus, nats_serv
     assert found["summary"]["savedPdbViolations"] == 1
     assert found["comparisons"][0]["decidedBy"] == "fewest-pdb-violations"
 
-    code, out, err = await makeway("history", at, "--namespace=nobody")
+    code, out, err = await makeway("history", at, "--namespace=absent")
     assert (code, out) == (0, "")
-    assert err.startswith("nothing was decided in namespace nobody since ")
+    assert err.startswith("nothing was decided in namespace absent since ")
 
 
 async def test_called_wrongly_it_says_so() -> None:

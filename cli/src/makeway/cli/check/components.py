@@ -132,7 +132,7 @@ def _loops(planners: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
 def _signatures(statuses: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
     """Whether all parts sign and verify alike, and whether what they read does verify.
 
-    What a part names as its trouble is told there.
+    What a part names as its trouble is a finding of its own.
     """
     modes = {one.identity: one.signatures.partition(";")[0] or "off" for one in statuses}
     used = sorted(set(modes.values()))

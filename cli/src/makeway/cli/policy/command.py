@@ -41,7 +41,7 @@ def lint_files(
 ) -> None:
     """Say what is wrong with policies and queues, as planner and evictor would.
 
-    A file is told by its content. Every problem is told, as file:line: path: what is wrong; what to do.
+    Its content says which a file is. Every problem is printed, as file:line: path: what is wrong; what to do.
     Exit code 1 where something is refused or cannot be read.
     """
     findings = [finding for file in files for finding in _file(file)]
