@@ -15,15 +15,18 @@ in a tenth of the loop's time, once for all who wait.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
+
+from makeway.runtime.shared_reads import SharedReads
 
 Checks = Callable[[], Mapping[str, str]]
 """Every check by name; the value is what is wrong, or empty where the check passes."""
@@ -104,31 +107,32 @@ def _accepting(server: web.Server) -> Callable[[], asyncio.Protocol]:
     return accept
 
 
+@dataclass(frozen=True)
+class _Encoding:
+    content_type: str
+    encode: Callable[[CollectorRegistry], bytes] = field(compare=False)
+
+
 class _Metrics:
     """Renders the metrics: no answer is older than its question, and all who wait share the next."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
-        self._next: dict[str, asyncio.Task[bytes]] = {}
+        self._rendered = SharedReads(self._render, math.inf)
         self._turn = asyncio.Lock()
         self._rests_until = 0.0
 
     async def answer(self, request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        rendering = self._next.get(content_type)
-        if rendering is None:
-            rendering = asyncio.create_task(self._render(encode, content_type))
-            self._next[content_type] = rendering
-        body = await asyncio.shield(rendering)
+        body = await self._rendered(_Encoding(content_type, encode))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
-    async def _render(self, encode: Callable[[CollectorRegistry], bytes], content_type: str) -> bytes:
+    async def _render(self, encoding: _Encoding) -> bytes:
         async with self._turn:
             await asyncio.sleep(self._rests_until - time.monotonic())
-            del self._next[content_type]
             begun = time.monotonic()
             try:
-                return encode(self._registry)
+                return encoding.encode(self._registry)
             finally:
                 self._rests_until = begun + (time.monotonic() - begun) / RENDERING_SHARE
 

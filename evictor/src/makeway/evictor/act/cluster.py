@@ -29,7 +29,6 @@ from makeway.evictor.judge.members import GroupMember, Members, add_members
 from makeway.evictor.judge.verdicts import Deleted, Epoch
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import PermanentError, TemporaryError, classify, is_failed_test
-from makeway.evictor.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
 from makeway.runtime.kube import (
     JSON_PATCH,
     MERGE_PATCH,
@@ -42,6 +41,7 @@ from makeway.runtime.kube import (
 )
 from makeway.runtime.paging import PAGE_BYTES, Paging
 from makeway.runtime.pod_group_api import PodGroupApi, pod_group_api
+from makeway.runtime.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
 
 LIST_SECONDS = 1.0
 """One list of a node's pods, where reading them one by one is the other way."""

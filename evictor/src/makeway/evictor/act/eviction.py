@@ -36,8 +36,8 @@ from makeway.evictor.judge.verdicts import (
     VictimVerdict,
 )
 from makeway.evictor.retry import PermanentError, TemporaryError, reporter, retrying
-from makeway.evictor.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
 from makeway.runtime.failpoints import failpoint
+from makeway.runtime.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
 
 _RESULTS: Final[dict[type[Deleted | Gone | Terminating | Exempt], str]] = {
     Deleted: "deleted",

@@ -31,7 +31,7 @@ from makeway.evictor.judge import decide, gang
 from makeway.evictor.judge.groups import POD_GROUP
 from makeway.evictor.judge.verdicts import Cancelled, Delete, Epoch, Exempt, Proceed, Stop, VictimVerdict
 from makeway.evictor.retry import TemporaryError
-from makeway.evictor.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
+from makeway.runtime.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
 
 _NOBODY = PreemptorFacts(0)
 """A quota has no preemptor."""

@@ -21,7 +21,7 @@ from makeway.bus.records import Last
 from makeway.bus.streams.quarantine import QuarantinedMessage
 from makeway.evictor.act.awaiting import Awaiting
 from makeway.evictor.retry import PermanentError, TemporaryError
-from makeway.evictor.shared_reads import SharedReads
+from makeway.runtime.shared_reads import SharedReads
 
 T = TypeVar("T")
 

@@ -34,8 +34,8 @@ from makeway.evictor.retry import (
     reporter,
     retrying,
 )
-from makeway.evictor.shared_reads import SharedReads
 from makeway.runtime.failpoints import failpoint
+from makeway.runtime.shared_reads import SharedReads
 
 PATIENCE = timedelta(seconds=30)
 """How long permanent refusals of a rollback are tried again."""

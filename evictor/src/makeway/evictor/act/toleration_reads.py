@@ -13,9 +13,9 @@ from makeway.core.policy.toleration_record import (
     parse_record,
 )
 from makeway.evictor.retry import TemporaryError, classify
-from makeway.evictor.shared_reads import SharedReads
 from makeway.runtime.configmaps import read_configmap
 from makeway.runtime.kube import ApiError, ApiUnavailable, Requests
+from makeway.runtime.shared_reads import SharedReads
 
 _log = structlog.get_logger()
 

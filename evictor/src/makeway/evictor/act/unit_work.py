@@ -28,7 +28,7 @@ from makeway.evictor.judge.groups import LeftOut, exempt_by_group, groups_in, le
 from makeway.evictor.judge.members import Members
 from makeway.evictor.judge.verdicts import Exempt, Gone, Refused, Terminating
 from makeway.evictor.retry import PermanentError, TemporaryError
-from makeway.evictor.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
+from makeway.runtime.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
 
 PROOF_LASTS: Final = timedelta(seconds=1)
 """How old an order's last mark may be where a watch that has brought it tells which pods a unit has. A watch

@@ -12,7 +12,7 @@ from makeway.bus.errors import BusError, Malformed
 from makeway.bus.messages import LIVE_LOOK_BACK, PAST_DEADLINE
 from makeway.evictor.judge import decide
 from makeway.evictor.retry import TemporaryError
-from makeway.evictor.shared_reads import SharedReads
+from makeway.runtime.shared_reads import SharedReads
 
 READ_SECONDS = 10.0
 """How long reading may take; a read is not doubled by one that waits for it for so long."""

@@ -1,9 +1,9 @@
 """One read that answers all who asked for the same thing before it began.
 
 Orders that are carried out at the same time read the same fence, the same PriorityClasses and often the
-same node. Whoever asks while such a read is under way gets the next one, together with all others who wait
-for it: no answer is older than the question, just as if each had read by itself. Where a second does not
-matter, as with PriorityClasses, an answer serves for as long.
+same node; whoever asks for metrics reads the same registry. Whoever asks while such a read is under way gets
+the next one, together with all others who wait for it: no answer is older than the question, just as if each
+had read by itself. Where a second does not matter, as with PriorityClasses, an answer serves for as long.
 """
 
 from __future__ import annotations

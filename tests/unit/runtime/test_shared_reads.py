@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from makeway.evictor.retry import TemporaryError
-from makeway.evictor.shared_reads import SharedReads
+from makeway.runtime.shared_reads import SharedReads
 
 
 class Server:
